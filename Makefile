@@ -1,0 +1,1 @@
+# Two commands do all the set-up on a fresh Debian machine as root: `make demo` and `make test`.

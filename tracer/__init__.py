@@ -1,0 +1,1 @@
+"""criscope: what the kubelet waits for, read off the sockets between it and its container runtime."""

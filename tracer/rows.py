@@ -1,0 +1,53 @@
+"""Rows: what the pipeline hands to every output (store, metrics, REST, replay JSON), in the words shown outside.
+
+A thing that lasts is handed out again each time it changed: first while `end` is None (open), for the last time with
+its `end`. Rows of one `kind` and `id` replace each other.
+"""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Kind = Literal["call", "relist", "pleg_event", "sync_pass"]
+
+
+@dataclass(slots=True)
+class Row:
+    """`fields` is the object exactly as REST and replay JSON show it (docs/rest.md); `start`, `end` are Unix ns."""
+
+    kind: Kind
+    id: str
+    start: int
+    end: int | None
+    fields: dict[str, Any]
+
+
+class Live(Protocol):
+    """The running (or replayed) tracer as the API and the metrics see it; every method may be called from any thread."""
+
+    def now(self) -> int:
+        """Unix ns: the wall clock, or the end of the capture when it is a replay."""
+        ...
+
+    def pleg(self) -> dict[str, Any]:
+        """PLEG health now, the fields of `GET /api/v1/pleg`."""
+        ...
+
+    def open_calls(self) -> list[tuple[str, str, int]]:
+        """(method or "unknown", client comm, start in Unix ns) of every call that has not ended."""
+        ...
+
+    def health(self) -> dict[str, Any]:
+        """What is traced, what attached, what was lost: the fields of `GET /healthz`."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """Every stage's counters by name, e.g. {"streams.gaps": 0, "kernel.lost": 0}; only ever growing."""
+        ...
+
+
+def rfc3339(unix_ns: int) -> str:
+    """RFC 3339 with nanoseconds in UTC: `1796069927930080560` -> `2026-11-30T21:58:47.930080560Z`."""
+    seconds, ns = divmod(unix_ns, 1_000_000_000)
+    day = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return f"{day:%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
