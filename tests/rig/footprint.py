@@ -85,7 +85,8 @@ class Footprint:
         self._kill()
         sockets = self._shim_sockets()  # their names stand in the directories that go away below
         for point in self.mounts():
-            linux.unmount(point)
+            with contextlib.suppress(OSError):  # what stays is named below
+                linux.unmount(point)
         if Path("/sys/class/net", self.bridge).exists():
             subprocess.run(["ip", "link", "delete", self.bridge], check=False, capture_output=True)
         for path in self._cgroups():

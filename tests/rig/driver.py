@@ -1,0 +1,73 @@
+"""The driver's command line: `python -m tests.rig.driver --socket S --oracle FILE --scenario NAME`.
+
+Runs as a process whose main thread is called "kubelet", because that is how a tracer tells a kubelet from others.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+from tests.rig import linux
+
+SWITCH_SECONDS = 0.0005
+"""A thread whose answer arrived must not wait the usual 5 ms for another to stop computing: that would count as time
+of its call."""
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def launch(socket: Path, oracle: Path, scenario: str, *more: str) -> subprocess.Popen[str]:
+    """Start a scenario in a process of its own; ends by itself (status 0) or by SIGTERM."""
+    command = [sys.executable, "-m", "tests.rig.driver", "--socket", str(socket), "--oracle", str(oracle)]
+    return subprocess.Popen(
+        [*command, "--scenario", scenario, *more],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a Ctrl-C in the terminal reaches it through whoever started it
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Drive a container runtime the way a kubelet does.")
+    parser.add_argument("--socket", type=Path, required=True, help="the runtime's CRI socket")
+    parser.add_argument("--oracle", type=Path, required=True, help="file to write every call to, as JSON lines")
+    parser.add_argument("--scenario", required=True, choices=["demo", "oracle", "other", "pod", "secrets"])
+    parser.add_argument("--seconds", type=float, help="end the scenario after so long; default: when it is done")
+    parser.add_argument("--canary", default="canary", help="what `secrets` plants, with the place appended")
+    arguments = parser.parse_args()
+    if arguments.scenario != "other":
+        linux.name_process("kubelet")
+    # Only now: gRPC starts threads, and the process must have its name before its first connection.
+    from tests.rig import cri, kubelet, oracle, scenarios
+
+    sys.setswitchinterval(SWITCH_SECONDS)
+    threading.excepthook = _end_loudly
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    if arguments.seconds:
+        timer = threading.Timer(arguments.seconds, stopping.set)
+        timer.daemon = True
+        timer.start()
+    log = oracle.Oracle(arguments.oracle)
+    if arguments.scenario == "other":
+        scenarios.other(cri.Client(arguments.socket, log), stopping)
+    else:
+        scenarios.SCENARIOS[arguments.scenario](kubelet.Kubelet(arguments.socket, log), stopping, arguments.canary)
+
+
+def _end_loudly(failure: threading.ExceptHookArgs) -> None:
+    """A thread that dies of a mistake must not leave a driver that seems to work."""
+    traceback.print_exception(failure.exc_value)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
