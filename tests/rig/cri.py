@@ -57,6 +57,7 @@ class Client:
         options = [
             ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
             ("grpc.use_local_subchannel_pool", 1),  # else both channels would share one connection
+            ("grpc.default_authority", "localhost"),
         ]
         self._channels = {
             service.full_name: grpc.insecure_channel(f"unix://{socket}", options=options) for service in _SERVICES
