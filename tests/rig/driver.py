@@ -4,12 +4,14 @@ Runs as a process whose main thread is called "kubelet", because that is how a t
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.rig import linux
@@ -21,17 +23,35 @@ of its call."""
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def launch(socket: Path, oracle: Path, scenario: str, *more: str) -> subprocess.Popen[str]:
-    """Start a scenario in a process of its own; ends by itself (status 0) or by SIGTERM."""
+class DriverError(Exception):
+    """A scenario did not come to its end; the text is what the driver said."""
+
+
+@contextlib.contextmanager
+def running(socket: Path, oracle: Path, scenario: str, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """A scenario in a process of its own, which ends with the block. `more`: further options of the command line."""
     command = [sys.executable, "-m", "tests.rig.driver", "--socket", str(socket), "--oracle", str(oracle)]
-    return subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--scenario", scenario, *more],
         cwd=REPOSITORY,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # a Ctrl-C in the terminal reaches it through whoever started it
-    )
+        start_new_session=True,  # a Ctrl-C in the terminal reaches it through the end of the block
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def run(socket: Path, oracle: Path, scenario: str, *more: str, timeout: float = 90.0) -> None:
+    """Run a scenario to its end. Raises DriverError when it fails, TimeoutExpired after `timeout` seconds."""
+    with running(socket, oracle, scenario, *more) as process:
+        _, errors = process.communicate(timeout=timeout)
+    if process.returncode:
+        raise DriverError(errors)
 
 
 def main() -> None:
@@ -44,6 +64,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.scenario != "other":
         linux.name_process("kubelet")
+    linux.end_with_parent()
     # Only now: gRPC starts threads, and the process must have its name before its first connection.
     from tests.rig import cri, kubelet, oracle, scenarios
 

@@ -41,7 +41,6 @@ class Footprint:
     runtime: Path
     """sockets, task state, network namespaces"""
     bridge: str
-    network: str
     cgroup: str
     """path below the root of every cgroup hierarchy"""
     shared: list[Path]
@@ -54,7 +53,7 @@ class Footprint:
     def processes(self) -> list[int]:
         """Pids of this node's containerd, shims, runc, and everything in its pods."""
         found = set(_pids_in(self._cgroups()))
-        for pid, argv in _processes():
+        for pid, argv in processes():
             program = os.path.basename(argv[0])  # noqa: PTH119  (argv[0] need not be a path)
             if program in _PROGRAMS and any(str(self.runtime) in word or str(self.base) in word for word in argv):
                 found.add(pid)
@@ -122,7 +121,9 @@ class Footprint:
         return [path for top in hierarchies if (path := top / self.cgroup.lstrip("/")).is_dir()]
 
     def _cni_results(self) -> list[Path]:
-        return [path for cache in CNI_CACHES if cache.is_dir() for path in cache.glob(f"{self.network}-*")]
+        """The CNI library keeps each attachment's result, which names the network namespace: libcni's `cacheAdd`."""
+        files = [path for cache in CNI_CACHES if cache.is_dir() for path in cache.iterdir()]
+        return [path for path in files if f"{self.runtime}/" in _text(path)]
 
     def _shim_sockets(self) -> list[Path]:
         """Each task's bundle names the socket of its shim: containerd's pkg/shim `WriteAddress`."""
@@ -134,17 +135,21 @@ class Footprint:
 def abandoned() -> Iterator[Footprint]:
     """Footprints whose owner is gone: it was killed before it could remove them."""
     for record in BASES.glob(f"{BASE_PREFIX}*/{RECORD}"):
-        try:
-            fields = json.loads(record.read_text())
-        except (OSError, ValueError):
-            continue  # being written or being removed by its owner at this moment
-        for name in ("base", "runtime"):
-            fields[name] = Path(fields[name])
-        fields["shared"] = [Path(path) for path in fields["shared"]]
-        fields["owner"] = tuple(fields["owner"])
-        footprint = Footprint(**fields)
-        if owner(footprint.owner[0]) != footprint.owner:
+        footprint = load(record)
+        if footprint is not None and owner(footprint.owner[0]) != footprint.owner:
             yield footprint
+
+
+def load(record: Path) -> Footprint | None:
+    """A saved footprint; None when its owner is writing or removing it at this moment."""
+    try:
+        fields = json.loads(record.read_text())
+    except (OSError, ValueError):
+        return None
+    fields |= {name: Path(fields[name]) for name in ("base", "runtime")}
+    fields["shared"] = [Path(path) for path in fields["shared"]]
+    fields["owner"] = tuple(fields["owner"])
+    return Footprint(**fields)
 
 
 def owner(pid: int) -> tuple[int, int] | None:
@@ -156,7 +161,8 @@ def owner(pid: int) -> tuple[int, int] | None:
     return pid, int(stat.rpartition(")")[2].split()[19])
 
 
-def _processes() -> Iterator[tuple[int, list[str]]]:
+def processes() -> Iterator[tuple[int, list[str]]]:
+    """Pid and arguments of every process on the machine."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (argv := _argv(int(entry.name))):
             yield int(entry.name), argv
@@ -186,6 +192,13 @@ def _remove_cgroup(top: Path) -> None:
             path.rmdir()
     with contextlib.suppress(OSError):
         top.rmdir()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""  # another runtime removed it meanwhile
 
 
 def _is_empty(path: Path) -> bool:

@@ -2,7 +2,9 @@
 
 import ctypes
 import os
+import signal
 
+PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 MNT_DETACH = 2
 
@@ -12,6 +14,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def name_process(name: str) -> None:
     """Set the calling thread's comm (15 bytes at most); called by the main thread it names the process."""
     _check(_libc.prctl(PR_SET_NAME, name.encode(), 0, 0, 0), "prctl")
+
+
+def end_with_parent() -> None:
+    """Get SIGTERM when the thread that started this process ends, however it ends."""
+    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0), "prctl")
 
 
 def mount_overlay(target: str, options: str) -> None:

@@ -128,7 +128,6 @@ class Node:
             base=base,
             runtime=Path(f"/run/criscope-{name}"),
             bridge=f"criscope-{name}",
-            network=f"criscope-{name}",
             cgroup=f"/criscope-{name}",
             shared=[path for path in footprint.SHARED if not path.exists()],
         )
@@ -183,7 +182,7 @@ class Node:
                 "ranges": [[{"subnet": "10.88.0.0/16"}]],
             },
         }
-        return {"cniVersion": "0.4.0", "name": self.footprint.network, "plugins": [bridge]}
+        return {"cniVersion": "0.4.0", "name": self.footprint.bridge, "plugins": [bridge]}
 
     def _import(self, archive: Path) -> None:
         command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", "images", "import", str(archive)]
