@@ -1,1 +1,69 @@
 # Two commands do all the set-up on a fresh Debian machine as root: `make demo` and `make test`.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= /usr/bin/python3
+BIN := .venv/bin
+PACKAGES := $(shell sed 's/\#.*//' deploy/debian-packages.txt)
+# Live tests need root; where they can run they must, and say why when they cannot.
+export CRISCOPE_LIVE ?= $(if $(filter 0,$(shell id -u)),1,0)
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: packages ## install what is missing, make .venv with the command in it, build the BPF objects
+	@$(MAKE) --no-print-directory venv objects
+
+demo: setup ## trace real pods on a private containerd (root); ARGS="--seconds 30" ends it by itself
+	@$(BIN)/python -m tests.rig.demo $(ARGS)
+
+demo-replay: venv ## serve a shipped capture of a real node (no root)
+	@$(BIN)/python -m tests.rig.demo --replay tests/data/truth.jsonl.gz $(ARGS)
+
+test: setup lint unit live ## everything that must pass
+
+lint: venv ## style, types, and the architecture's one direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: venv ## tests without privilege; ARGS="-k name" chooses
+	$(BIN)/python -m pytest --ignore tests/live $(ARGS)
+
+live: setup ## tests with real eBPF, containerd, runc and CNI
+	$(BIN)/python -m pytest tests/live $(ARGS)
+
+bench: setup ## measure the cost and the speed
+	@for script in tests/bench/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+clean: ## remove what was built, the virtual environment too
+	$(MAKE) -C bpf clean
+	rm -rf .venv .output dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+packages:
+	@missing=; \
+	for package in $(PACKAGES); do \
+	  [[ "$$(dpkg-query --show --showformat '$${db:Status-Status}' "$$package" 2>/dev/null)" == installed ]] || missing+=" $$package"; \
+	done; \
+	[[ -z "$$missing" ]] && exit; \
+	if [[ "$$(id -u)" != 0 ]]; then echo "missing Debian packages:$$missing; run \`make setup\` once as root" >&2; exit 2; fi; \
+	apt-get update; \
+	DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $$missing
+
+venv: .venv/installed
+
+.venv/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: set PYTHON" >&2; exit 2; }
+	@[[ -x $(BIN)/python ]] || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'  # the first that knows dependency groups
+	$(BIN)/pip install --quiet --editable . --group dev
+	@touch $@
+
+objects:
+	@$(MAKE) --no-print-directory -C bpf
+
+.NOTPARALLEL:
+.PHONY: help setup demo demo-replay test lint unit live bench clean packages venv objects
