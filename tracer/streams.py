@@ -134,9 +134,10 @@ class Streams:
         self.stats = StreamStats()
         self._connections: OrderedDict[str, _Connection] = OrderedDict()
 
-    def peer(self, connection: str) -> Peer:
-        """Who talks on this connection, as far as seen."""
-        return self._connections[connection].peer
+    def known(self, connection: str) -> Peer | None:
+        """Who talks on this connection, as far as seen; None once it ended."""
+        known = self._connections.get(connection)
+        return known.peer if known is not None else None
 
     def feed(self, record: Record) -> list[Item]:
         self.stats.records += 1

@@ -1,0 +1,139 @@
+"""The words and fields shown outside (docs/rest.md), made from what the stages found."""
+
+from typing import Any
+
+from tracer.cri import STREAMS, Container, CriCall, Pod, redact
+from tracer.kubelet.passes import Stage, SyncPass
+from tracer.kubelet.pleg import PlegEvent
+from tracer.kubelet.relists import Relist
+from tracer.kubelet.runs import ActivityKind
+from tracer.rows import Row, rfc3339
+
+NS = 1_000_000_000
+
+
+def seconds(begin: int | None, end: int | None) -> float | None:
+    """Seconds between two stamps, never negative (stamps of two CPUs may cross by microseconds); None if one lacks."""
+    if begin is None or end is None:
+        return None
+    return max(0, end - begin) / NS
+
+
+def pod(value: Pod | None) -> dict[str, str] | None:
+    return {"namespace": value.namespace, "name": value.name, "uid": value.uid} if value else None
+
+
+def container(value: Container | None, container_id: str | None) -> dict[str, Any] | None:
+    if value is not None:
+        return {"id": value.id or container_id, "name": value.name, "attempt": value.attempt}
+    return {"id": container_id, "name": None, "attempt": None} if container_id else None
+
+
+class Rows:
+    """Makes rows; `offset` is wall clock minus monotonic clock, ns."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+    def call(self, call: CriCall, role: str, kind: ActivityKind, activity_id: str | None) -> Row:
+        rpc = call.rpc
+        peer = rpc.peer
+        start = rpc.start + self.offset
+        fields = {
+            "id": rpc.id,
+            "runtime": peer.path,
+            "connection": peer.connection,
+            "stream": rpc.stream,
+            "client": {"pid": peer.client_pid, "comm": peer.client_comm, "role": role},
+            "service": call.service,
+            "method": call.method,
+            "method_source": call.method_source,
+            "api": call.api,
+            "start": rfc3339(start),
+            "duration_seconds": seconds(rpc.start, rpc.end),
+            "request_wait_seconds": seconds(rpc.sent, rpc.received),
+            "service_seconds": seconds(rpc.received, rpc.answered),
+            "response_wait_seconds": seconds(rpc.answered, rpc.read_answer),
+            "status": rpc.status,
+            "ended_by": rpc.ended_by,
+            "error": redact(rpc.error) if rpc.error else None,
+            "deadline_seconds": None if rpc.deadline_ns is None else rpc.deadline_ns / NS,
+            "request_bytes": rpc.request_bytes,
+            "response_bytes": rpc.response_bytes,
+            "streaming": call.method in STREAMS,
+            "complete": rpc.complete,
+            "pod": pod(call.pod),
+            "container": container(call.container, call.container_id),
+            "sandbox_id": call.sandbox_id,
+            "image": call.image,
+            "activity": {"kind": kind, "id": activity_id},
+        }
+        return Row("call", rpc.id, start, None if rpc.end is None else rpc.end + self.offset, fields)
+
+    def relist(self, relist: Relist) -> Row:
+        start = relist.start + self.offset
+        first, second = relist.list_sandboxes, relist.list_containers
+        inspected = [seconds(item.start, item.end) for item in relist.inspections]
+        fields = {
+            "id": relist.id,
+            "kind": relist.kind,
+            "start": rfc3339(start),
+            "duration_seconds": seconds(relist.start, relist.end),
+            "interval_seconds": None if relist.interval is None else relist.interval / NS,
+            "list_sandboxes_seconds": seconds(first.rpc.start, first.rpc.end) if first else None,
+            "list_containers_seconds": seconds(second.rpc.start, second.rpc.end) if second else None,
+            "inspect_seconds": sum(value for value in inspected if value is not None),
+            "sandboxes": first.items if first and first.sandboxes is not None else None,
+            "containers": second.items if second and second.containers is not None else None,
+            "inspections": [
+                {
+                    "pod": pod(item.pod),
+                    "start": rfc3339(item.start + self.offset),
+                    "duration_seconds": seconds(item.start, item.end),
+                    "calls": [call.id for call in item.calls],
+                }
+                for item in relist.inspections
+            ],
+            "outcome": relist.outcome,
+            "complete": relist.complete,
+            "calls": [call.id for call in relist.calls],
+            "events": [self.event(event).fields for event in relist.events],
+        }
+        return Row("relist", relist.id, start, None if relist.end is None else relist.end + self.offset, fields)
+
+    def event(self, event: PlegEvent) -> Row:
+        time = event.time + self.offset
+        fields = {
+            "id": event.id,
+            "time": rfc3339(time),
+            "type": event.type,
+            "pod": pod(event.pod),
+            "pod_uid": event.pod.uid,
+            "container_id": event.container_id,
+            "relist": event.relist,
+        }
+        return Row("pleg_event", event.id, time, time, fields)
+
+    def sync_pass(self, sync: SyncPass) -> Row:
+        start = sync.start + self.offset
+        fields = {
+            "id": sync.id,
+            "pod": pod(sync.pod),
+            "kind": sync.kind,
+            "trigger": sync.trigger,
+            "start": rfc3339(start),
+            "duration_seconds": seconds(sync.start, sync.end),
+            "stages": [self._stage(stage) for stage in sync.stages],
+            "calls": [call.id for call in sync.calls],
+            "outcome": sync.outcome,
+            "complete": sync.complete,
+        }
+        return Row("sync_pass", sync.id, start, None if sync.end is None else sync.end + self.offset, fields)
+
+    def _stage(self, stage: Stage) -> dict[str, Any]:
+        return {
+            "name": stage.name,
+            "start": rfc3339(stage.start + self.offset),
+            "duration_seconds": seconds(stage.start, stage.end),
+            "calls": [call.id for call in stage.calls],
+        }

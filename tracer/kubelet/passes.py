@@ -1,0 +1,214 @@
+"""Sync passes: one SyncPod or SyncTerminatingPod of a pod worker, as far as it made calls (`kuberuntime_manager.go`)."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tracer.cri import CriCall, Pod, Scope
+from tracer.kubelet.inspection import PodInspector
+from tracer.kubelet.pleg import pod_records
+from tracer.kubelet.runs import ActivityKind, Run
+
+PassKind = Literal["create", "start_container", "restart", "kill_container", "recreate_sandbox", "resize", "terminate"]
+Trigger = Literal["config", "pleg", "probe", "timer", "unknown"]
+
+PASS_PATIENCE_NS = 35_000_000_000
+"""Within a pass a device plugin's PreStartContainer may take 30 s between two calls (`deviceplugin` constants)."""
+
+CHANGING = frozenset({
+    "RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "UpdateContainerResources",
+    "UpdatePodSandboxResources",
+})  # fmt: skip
+"""Calls only a pod worker makes for a pod (sandbox GC's StopPodSandbox aside, which its own run claims)."""
+
+_STAGE = {
+    "RunPodSandbox": "sandbox",
+    "PodSandboxStatus": "sandbox_status",
+    "ImageStatus": "image",
+    "PullImage": "pull",
+    "CreateContainer": "create",
+    "StartContainer": "start",
+    "StopContainer": "stop_container",
+    "StopPodSandbox": "stop_sandbox",
+    "ExecSync": "hook",
+    "UpdateContainerResources": "resize",
+    "UpdatePodSandboxResources": "resize",
+    "RemoveContainer": "remove",
+}
+
+
+@dataclass(slots=True)
+class Stage:
+    """Calls of one kind in a row; `end` None while one is open."""
+
+    name: str
+    start: int
+    end: int | None = None
+    calls: list[CriCall] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SyncPass:
+    """One pass of a pod worker. `end` None until it is known to be over; `outcome` "failed": its last change was."""
+
+    id: str
+    pod: Pod
+    start: int
+    kind: PassKind = "start_container"
+    trigger: Trigger = "unknown"
+    end: int | None = None
+    stages: list[Stage] = field(default_factory=list)
+    calls: list[CriCall] = field(default_factory=list)
+    outcome: Literal["ok", "failed", "open", "unknown"] = "open"
+    complete: bool = True
+
+
+class SyncRun(Run):
+    """A sync pass while it runs."""
+
+    prefix = "s"
+    kind: ActivityKind = "sync"
+    patience = PASS_PATIENCE_NS
+
+    def __init__(self, call: CriCall, pod: Pod) -> None:
+        super().__init__(call)
+        self.pod = pod
+        self.sync = SyncPass(self.id, pod, call.rpc.start)
+        self.trace = call.rpc.trace
+        self.last_done: int | None = None
+        self._image: str | None = None  # image whose presence was ensured; its user is asked next
+        self._check: PodInspector | None = None  # SyncTerminatingPod's final check
+        self._listed: list[CriCall] = []
+
+    # what can come next
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last answer obliges the kubelet to go on in this pass."""
+        if not self.calls:
+            return False
+        last = self.calls[-1]
+        if last.rpc.status not in ("OK", None):
+            return False
+        if last.method == "ListPodSandbox":
+            return True
+        if last.method == "StopPodSandbox":
+            return self.sync.kind == "terminate"
+        return last.method in ("RunPodSandbox", "CreateContainer", "PullImage")
+
+    def continues(self, call: CriCall) -> bool:
+        """Whether `call` belongs to this pass although a relist came between: it ends what the pass began."""
+        if call.method == "CreateContainer":
+            return self._image is not None
+        return self.unfinished
+
+    def wants(self, call: CriCall) -> bool:
+        if self.trace and call.rpc.trace and call.rpc.trace != self.trace:
+            return False
+        method, last = call.method, self.calls[-1]
+        if method == "PodSandboxStatus":
+            if self._check is not None:
+                return self._check.wants(call)
+            return last.method == "RunPodSandbox" and call.sandbox_id == last.sandbox_id
+        if method == "ContainerStatus":
+            return self._check is not None and self._check.wants(call)
+        if method == "ListPodSandbox":
+            stopped = last.method == "StopPodSandbox"
+            return stopped and call.scope is Scope.POD and call.pod_uid == self.pod.uid
+        if method == "ListContainers":
+            checking = last.method in ("ListPodSandbox", "PodSandboxStatus") and self._listed
+            return bool(checking) and call.scope is Scope.POD and call.pod_uid == self.pod.uid
+        if method == "ImageStatus":
+            # The image's user (getImageUser) or size: no annotations tell the pod.
+            return self._image is not None and self._image == call.image and last.method in ("ImageStatus", "PullImage")
+        if method == "ExecSync":
+            return not call.timeout and call.pod is not None and call.pod.uid == self.pod.uid
+        return False
+
+    # what came
+
+    def sent(self, call: CriCall) -> None:
+        super().sent(call)
+        sync = self.sync
+        sync.calls.append(call)
+        sync.outcome, sync.end, self.over = "open", None, False
+        method = call.method or ""
+        self._kind_after(call)
+        if method == "ImageStatus" and call.annotated:
+            self._image = call.image
+        elif method == "CreateContainer":
+            self._image = None
+        if self._check is not None and method in ("PodSandboxStatus", "ContainerStatus"):
+            self._check.sent(call, call.rpc.start)
+        elif self._listed and method == "ListContainers":
+            self._listed.append(call)
+        elif method == "ListPodSandbox":
+            self._listed = [call]
+        name = "check" if self._listed else _STAGE.get(method, "other")
+        if not sync.stages or sync.stages[-1].name != name:
+            sync.stages.append(Stage(name, call.rpc.start))
+        sync.stages[-1].calls.append(call)
+        sync.stages[-1].end = None
+
+    def done(self, call: CriCall, time: int) -> None:
+        super().done(call, time)
+        self.last_done = time
+        if not call.rpc.complete:
+            self.sync.complete = False
+        for stage in self.sync.stages:
+            if call in stage.calls and all(other.rpc.end is not None for other in stage.calls):
+                stage.end = time
+        if self._check is not None and call.method in ("PodSandboxStatus", "ContainerStatus"):
+            self._check.done(call, time)
+        self._start_check()
+
+    def _start_check(self) -> None:
+        """SyncTerminatingPod lists the pod's sandboxes and containers, then asks for each one's status."""
+        if self._check is not None or not self._listed or self._listed[0].sandboxes is None:
+            return
+        containers = self._listed[1].containers if len(self._listed) > 1 else ()
+        if containers is None:
+            return
+        if len(self._listed) == 1:
+            return
+        record = pod_records(self._listed[0].sandboxes, containers).get(self.pod.uid)
+        if record is not None:
+            self._check = PodInspector(record)
+
+    @property
+    def complete(self) -> bool:
+        """A termination whose final check asked for everything."""
+        return self.sync.kind == "terminate" and self._check is not None and self._check.complete
+
+    def _kind_after(self, call: CriCall) -> None:
+        sync, method = self.sync, call.method
+        if method == "RunPodSandbox":
+            sync.kind = "recreate_sandbox" if call.attempt else "create"
+        elif method == "StopPodSandbox":
+            sync.kind = "terminate"
+        elif method == "StopContainer" and len(self.calls) == 1:
+            sync.kind = "kill_container"
+        elif method == "CreateContainer" and sync.kind in ("start_container", "kill_container"):
+            restarted = sync.kind == "kill_container" or (call.container is not None and call.container.attempt > 0)
+            sync.kind = "restart" if restarted else "start_container"
+        elif method in ("UpdateContainerResources", "UpdatePodSandboxResources") and len(self.calls) == 1:
+            sync.kind = "resize"
+        self.kind = "terminate" if sync.kind == "terminate" else "sync"
+
+    def kind_of(self, call: CriCall) -> ActivityKind:
+        return "lifecycle_hook" if call.method == "ExecSync" else self.kind
+
+    def close(self) -> None:
+        """No more can come: the pass ended with its last answer."""
+        if self.open or self.last_done is None:
+            return
+        sync = self.sync
+        sync.end = self.last_done
+        changes = [call for call in sync.calls if call.method in CHANGING or call.method == "PullImage"]
+        failed = bool(changes) and changes[-1].rpc.status not in ("OK", None)
+        lost = bool(changes) and (changes[-1].rpc.ended_by != "server")
+        sync.outcome = "failed" if failed or lost else "ok"
+        self.over = True
+
+    def expire(self, now: int) -> None:
+        if self.ready is not None and now - self.ready > self.patience:
+            self.close()

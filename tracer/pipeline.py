@@ -1,0 +1,181 @@
+"""The pipeline: composes the stages from records to rows, one kubelet after the other kept apart."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from tracer import rpc
+from tracer.cri import Answer, Cri, CriCall, Done, Sent
+from tracer.fields import NS, Rows, seconds
+from tracer.identity import Identity
+from tracer.kubelet.kubelet import Changed, Kubelet
+from tracer.kubelet.relists import Relist
+from tracer.records import Data, Opened, Record
+from tracer.rows import Row
+from tracer.rpc import Joined, Rpc
+from tracer.streams import Peer, Streams
+
+KUBELETS = frozenset({
+    "kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "k0s", "kubelite", "hyperkube", "edgecore", "edged",
+})  # fmt: skip
+"""Process names under which kubelets run: alone, or inside k3s, RKE2, k0s, MicroK8s, OpenShift 3, KubeEdge."""
+
+OTHER_SERVERS = (".ttrpc",)
+SHIM_DIRECTORY = "/run/containerd/s/"
+
+MAX_KUBELETS = 64
+"""Kubelet processes remembered: one a node and restart; kind runs a few nodes on one kernel."""
+
+UNHEALTHY_AFTER_NS = 180 * NS
+"""`genericPlegRelistThreshold`: PLEG is unhealthy when the last relist began longer ago than this."""
+
+OPEN_AFTER_NS = 250_000_000
+"""A call open for longer is shown while it is open; most last a millisecond and would only cost."""
+
+
+class Pipeline:
+    """Feed records, get rows; `tick` when time passes without records. One thread at a time."""
+
+    def __init__(self, realtime_offset_ns: int) -> None:
+        self.rows = Rows(realtime_offset_ns)
+        self.streams = Streams()
+        self.rpc = Rpc()
+        self.cri = Cri()
+        self.identity = Identity()
+        self.kubelets: OrderedDict[tuple[str, int], Kubelet] = OrderedDict()
+        self.now = 0
+        self._fresh: set[int] = set()
+        self._activity: dict[str, tuple[Any, ...]] = {}
+
+    # feeding
+
+    def feed(self, record: Record) -> list[Row]:
+        out: list[Row] = []
+        if record.time > self.now:
+            self.now = record.time
+        if isinstance(record, Data | Opened) and not is_grpc(record.path):
+            return out
+        for item in self.streams.feed(record):
+            known = self.streams.known(item.connection)
+            for event in self.rpc.feed(item, known or Peer(item.connection, "")):
+                if isinstance(event, Joined):
+                    continue
+                for cri_event in self.cri.feed(event):
+                    self._cri(cri_event, out)
+        return out
+
+    def tick(self, now: int) -> list[Row]:
+        """Rows that only the passing of time brings: runs that fell silent, and whatever is open now."""
+        out: list[Row] = []
+        self.now = max(self.now, now)
+        for kubelet in self.kubelets.values():
+            self._changed(kubelet.tick(self.now), out)
+        out += self.open()
+        return out
+
+    def finish(self) -> list[Row]:
+        """The last rows of a source that ended: what is still open stays open."""
+        out: list[Row] = []
+        for kubelet in self.kubelets.values():
+            self._changed(kubelet.tick(self.now + NS), out)
+        return [*out, *self.open(0)]
+
+    def open(self, older_than: int = OPEN_AFTER_NS) -> list[Row]:
+        """Rows of everything open for longer than `older_than` ns."""
+        out: list[Row] = []
+        for call in self.cri.open_calls():
+            if self.now - call.rpc.start >= older_than:
+                kubelet = self._kubelet_of(call)
+                kind, of = kubelet.activity_of(call) if kubelet else ("other_client", None)
+                out.append(self.rows.call(call, role(call.rpc.peer), kind, of))
+        for kubelet in self.kubelets.values():
+            out += [self.rows.relist(item) for item in kubelet.open_relists() if self.now - item.start >= older_than]
+            out += [self.rows.sync_pass(item) for item in kubelet.open_passes()]
+        return out
+
+    def _cri(self, event: Sent | Answer | Done, out: list[Row]) -> None:
+        call = event.call
+        for named in self.identity.feed(event):
+            self._show_again(named, out)
+        if isinstance(event, Answer):
+            return
+        kubelet = self._kubelet_of(call)
+        if kubelet is None:
+            if isinstance(event, Done):
+                out.append(self.rows.call(call, role(call.rpc.peer), "other_client", None))
+            return
+        changed = kubelet.sent(call) if isinstance(event, Sent) else kubelet.done(call)
+        self._changed(changed, out)
+
+    def _show_again(self, call: CriCall, out: list[Row]) -> None:
+        kubelet = self._kubelet_of(call)
+        kind, of = ("other_client", None) if kubelet is None else kubelet.activity_of(call)
+        out.append(self.rows.call(call, role(call.rpc.peer), kind, of))
+
+    def _changed(self, changed: Changed, out: list[Row]) -> None:
+        for call, kind, of in changed.calls:
+            out.append(self.rows.call(call, "kubelet", kind, of))
+        # A relist is shown when it is over (or open for long): most last two milliseconds.
+        out += [self.rows.relist(relist) for relist in changed.relists if relist.end is not None]
+        out += [self.rows.event(event) for event in changed.events]
+        out += [self.rows.sync_pass(sync) for sync in changed.passes if sync.end is not None]
+
+    def _kubelet_of(self, call: CriCall) -> Kubelet | None:
+        peer = call.rpc.peer
+        if call.api is None and call.method_source != "unknown":
+            return None
+        if peer.client_comm not in KUBELETS:
+            return None
+        key = (peer.path, peer.client_pid)
+        kubelet = self.kubelets.get(key)
+        if kubelet is None:
+            # The first thing a kubelet asks, on its first connection, is Version (`validateServiceConnection`).
+            fresh = call.method == "Version" and call.rpc.stream == 1
+            kubelet = self.kubelets[key] = Kubelet(self.identity.pod_of_seen, fresh=fresh)
+            if len(self.kubelets) > MAX_KUBELETS:
+                self.kubelets.popitem(last=False)
+        return kubelet
+
+    # health
+
+    def pleg(self) -> dict[str, Any]:
+        """PLEG health now (`GET /api/v1/pleg`): of the kubelet whose last relist began longest ago."""
+        kubelets = [kubelet for kubelet in self.kubelets.values() if kubelet.relist is not None]
+        return {"now": None, "kubelets": len(kubelets)}
+
+    def counters(self) -> dict[str, int]:
+        """Every stage's counters."""
+        flat: dict[str, int] = {}
+        for name, stats in (
+            ("streams", self.streams.stats),
+            ("rpc", self.rpc.stats),
+            ("cri", self.cri.stats),
+            ("identity", self.identity.stats),
+        ):
+            for key, value in _numbers(asdict(stats), name):
+                flat[key] = value
+        return flat
+
+
+def _numbers(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, int]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _numbers(value, f"{prefix}.{key}")
+        else:
+            yield f"{prefix}.{key}", value
+
+
+def is_grpc(path: str) -> bool:
+    """Whether gRPC is spoken on a socket bound at `path`; shims and containerd's event socket speak ttrpc."""
+    return not path.endswith(OTHER_SERVERS) and not path.startswith(SHIM_DIRECTORY)
+
+
+def role(peer: Peer) -> str:
+    """What a connection's client is: kubelet or other."""
+    return "kubelet" if peer.client_comm in KUBELETS else "other"
+
+
+def waiting_for(relist: Relist) -> CriCall | None:
+    """The call an open relist waits for; everything in it is serial, so there is at most one."""
+    return next((call for call in reversed(relist.calls) if call.rpc.end is None), None)
