@@ -100,9 +100,13 @@ class Kubelet:
         run = self._place(call, time, changed)
         if run is not None:
             kind = run.kind
+            tentative = isinstance(run, RelistRun) and run.tentative is not None and bool(run.calls)
             run.sent(call)
             self._run_of[call.id] = run
-            if run.kind != kind and isinstance(run, SyncRun):
+            if tentative and isinstance(run, RelistRun):
+                self._confirm(run)
+                self._show_calls(run, changed)
+            elif run.kind != kind and isinstance(run, SyncRun):
                 # It turned out to be a termination: its earlier calls are shown as part of one.
                 self._show_calls(run, changed)
         return changed
@@ -213,17 +217,15 @@ class Kubelet:
         return self.relist_end is None or time - self.relist_end >= RELIST_PERIOD_NS
 
     def _new_relist(self, run: RelistRun, changed: Changed) -> Run:
-        if self.relist is not None and not run.tentative:
-            run.relist.interval = run.relist.start - self.relist.relist.start
-        if not run.tentative:
-            self.relist = run
+        if run.tentative is None:
+            self._confirm(run)
             changed.relists.append(run.relist)
         self._runs.append(run)
         return run
 
     def _confirm(self, run: RelistRun) -> None:
-        """A tentative relist turned out to be one."""
-        if self.relist is not None and self.relist is not run:
+        """It is a relist, and the latest one."""
+        if self.relist is not None:
             run.relist.interval = run.relist.start - self.relist.relist.start
         self.relist = run
 
@@ -311,8 +313,6 @@ class Kubelet:
 
     def _relist_done(self, run: RelistRun, changed: Changed) -> None:
         relist = run.relist
-        if run.tentative is None and relist.kind == "generic" and self.relist is not run and len(run.calls) > 1:
-            self._confirm(run)
         if run.listed_at is not None and not run.noted:
             run.noted = True
             self._relisted.append((relist.start, run.listed_at, run.uid))
