@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Records as they lie in the ring buffer. tracer/kernel/layouts.py names the same members, and compares them with the
+ * object's BTF whenever it is loaded. Padding is explicit, all numbers are in the machine's own order.
+ */
+#ifndef CRISCOPE_RECORDS_H
+#define CRISCOPE_RECORDS_H
+
+#include <linux/types.h>
+
+#define COMM_BYTES 16 /* TASK_COMM_LEN */
+#define PATH_BYTES 112 /* sun_path has 108 and need not end in NUL; one more for the NUL, rounded up to words */
+
+enum record_kind {
+	RECORD_OPENED = 1,
+	RECORD_DATA = 2,
+	RECORD_CLOSED = 3,
+	RECORD_EXEC = 4,
+	RECORD_EXIT = 5,
+};
+
+enum side { SIDE_CLIENT = 0, SIDE_SERVER = 1 };
+
+enum direction { DIRECTION_SEND = 0, DIRECTION_RECEIVE = 1 };
+
+struct record_head {
+	__u64 time; /* CLOCK_MONOTONIC, ns */
+	__u32 pid; /* of the process (thread group), initial pid namespace */
+	__u32 tid;
+	char comm[COMM_BYTES]; /* of the thread group's leader */
+	__u8 kind;
+	__u8 side;
+	__u8 direction;
+	__u8 padding[5];
+};
+
+struct opened_record {
+	struct record_head head;
+	__u64 connection;
+	__u32 path_length;
+	__u32 padding;
+	char path[PATH_BYTES]; /* as bound; an abstract one begins with NUL */
+};
+
+struct data_record {
+	struct record_head head;
+	__u64 connection;
+	__u64 offset; /* of the first byte: bytes this end moved before in this direction */
+	__u32 length; /* bytes moved */
+	__u32 captured; /* the first of them, which follow this structure */
+	__s32 fd; /* -1: not one of the eight system calls */
+	__s32 syscall; /* -1: a 32-bit one */
+};
+
+struct closed_record {
+	struct record_head head;
+	__u64 connection;
+	__s32 error; /* errno; 0: end of file */
+	__u32 padding;
+};
+
+struct exec_record {
+	struct record_head head;
+	__u32 ppid;
+	__u32 argv_bytes; /* strings, each with its NUL (the last may be cut), follow this structure */
+	__u32 env_bytes; /* and after them those of the environment */
+	__u32 padding;
+};
+
+struct exit_record {
+	struct record_head head;
+	__u32 ppid;
+	__s32 status; /* as of wait(2) */
+};
+
+/* What could not be told; kept per CPU and per program. */
+struct counters {
+	__u64 lost_records; /* the ring was full */
+	__u64 lost_bytes; /* bytes that those records covered */
+	__u64 trimmed_bytes; /* payload left out because the ring was filling up */
+	__u64 unreadable_bytes; /* user memory that faulted */
+	__u64 foreign_bytes; /* moved by a system call whose buffer is not known (io_uring, splice, 32-bit) */
+	__u64 refused; /* a socket or a process that could not be followed: no memory, or the table was full */
+};
+
+#endif

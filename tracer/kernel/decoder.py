@@ -1,0 +1,129 @@
+"""Ring buffer records become `tracer.records` objects."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from platform import machine
+
+from tracer.kernel import layouts
+from tracer.records import Closed, Data, Direction, Exec, Exit, Opened, Record, Side
+
+# A node has about two sockets a pod open at a time; the rest is for connections that ended, which nobody announces.
+CONNECTIONS = 16384
+NAMES = 4096  # process names kept decoded; when there are more, start anew
+
+SIDES: tuple[Side, Side] = ("client", "server")
+DIRECTIONS: tuple[Direction, Direction] = ("send", "recv")
+CNI_VARIABLES = frozenset({"CNI_COMMAND", "CNI_CONTAINERID", "CNI_ARGS", "CNI_NETNS", "CNI_IFNAME"})
+# By machine: the system calls that need no mention (linux/arch/x86/entry/syscalls, asm-generic/unistd.h).
+READ_AND_WRITE = {"x86_64": (0, 1), "aarch64": (63, 64)}
+
+_OPENED = layouts.OPENED.compiled()
+_DATA = layouts.DATA.compiled()
+_CLOSED = layouts.CLOSED.compiled()
+_EXEC = layouts.EXEC.compiled()
+_EXIT = layouts.EXIT.compiled()
+_KIND = layouts.HEAD.expected().members["kind"][0]
+
+
+class Decoder:
+    """Remembers each connection's path, which its first record carries. `run` makes connection ids unique over runs."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._plain = READ_AND_WRITE.get(machine(), ())
+        self._connections: OrderedDict[int, tuple[str, str]] = OrderedDict()
+        self._names: dict[bytes, str] = {}
+        self._decoders: dict[int, Callable[[bytes], Record]] = {
+            layouts.RECORD_OPENED: self._opened,
+            layouts.RECORD_DATA: self._data,
+            layouts.RECORD_CLOSED: self._closed,
+            layouts.RECORD_EXEC: self._exec,
+            layouts.RECORD_EXIT: self._exit,
+        }
+
+    def decode(self, raw: bytes) -> Record:
+        """`raw`: one record as the programs of the same version wrote it (its layout was checked when they loaded)."""
+        return self._decoders[raw[_KIND]](raw)
+
+    def _connection(self, number: int) -> tuple[str, str]:
+        """(id, path). The path is empty when the connection was forgotten; its id stays the same."""
+        known = self._connections.get(number)
+        if known is None:
+            return f"{self._run}{number}", ""
+        self._connections.move_to_end(number)
+        return known
+
+    def _name(self, comm: bytes) -> str:
+        name = self._names.get(comm)
+        if name is None:
+            if len(self._names) >= NAMES:
+                self._names.clear()
+            name = self._names[comm] = _text(comm.partition(b"\0")[0])
+        return name
+
+    def _opened(self, raw: bytes) -> Opened:
+        time, pid, _tid, comm, _kind, side, _direction, number, length, path = _OPENED.unpack(raw)
+        known = f"{self._run}{number}", _path(path[:length])
+        self._connections[number] = known
+        self._connections.move_to_end(number)
+        if len(self._connections) > CONNECTIONS:
+            self._connections.popitem(last=False)
+        return Opened(time, known[0], SIDES[side], known[1], pid, self._name(comm))
+
+    def _data(self, raw: bytes) -> Data:
+        time, pid, tid, comm, _kind, side, direction, number, offset, length, captured, fd, syscall = _DATA.unpack_from(
+            raw
+        )
+        connection, path = self._connection(number)
+        return Data(
+            time,
+            connection,
+            SIDES[side],
+            DIRECTIONS[direction],
+            path,
+            pid,
+            tid,
+            self._name(comm),
+            fd,
+            offset,
+            length,
+            raw[_DATA.size : _DATA.size + captured],
+            None if syscall in self._plain else syscall,
+        )
+
+    def _closed(self, raw: bytes) -> Closed:
+        time, pid, _tid, _comm, _kind, side, _direction, number, error = _CLOSED.unpack(raw)
+        return Closed(time, self._connection(number)[0], SIDES[side], pid, error)
+
+    def _exec(self, raw: bytes) -> Exec:
+        time, pid, _tid, comm, _kind, _side, _direction, ppid, argv_bytes, env_bytes = _EXEC.unpack_from(raw)
+        argv, env = _EXEC.size + argv_bytes, _EXEC.size + argv_bytes + env_bytes
+        variables = dict(_text(each).partition("=")[::2] for each in _strings(raw[argv:env]))
+        return Exec(
+            time,
+            pid,
+            ppid,
+            self._name(comm),
+            [_text(each) for each in _strings(raw[_EXEC.size : argv])],
+            {name: value for name, value in variables.items() if name in CNI_VARIABLES},
+        )
+
+    def _exit(self, raw: bytes) -> Exit:
+        time, pid, _tid, comm, _kind, _side, _direction, ppid, status = _EXIT.unpack(raw)
+        return Exit(time, pid, ppid, self._name(comm), status)
+
+
+def _strings(area: bytes) -> list[bytes]:
+    r"""`b"a\0b\0"` -> `[b"a", b"b"]`; the last one may have been cut before its NUL."""
+    return area.removesuffix(b"\0").split(b"\0") if area else []
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="backslashreplace")
+
+
+def _path(raw: bytes) -> str:
+    """A path ends at a NUL or at the length; an abstract name begins with NUL, shown as `@`, and may hold more."""
+    if raw.startswith(b"\0"):
+        return "@" + _text(raw[1:]).replace("\0", "\\0")
+    return _text(raw.partition(b"\0")[0])
