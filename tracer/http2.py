@@ -1,6 +1,7 @@
 """HTTP/2 frames of one direction of a connection (RFC 9113, section 4), also when joining late and after gaps."""
 
 import re
+import struct
 from dataclasses import dataclass
 
 from tracer.streams import FRAME_HEADER, PREFACE, Chunk, Gap
@@ -33,7 +34,13 @@ _FLAGS = {
 }
 # What gRPC peers send: 24-bit length, a type but PUSH_PROMISE, known flags, 31-bit stream id. PUSH_PROMISE never
 # occurs (gRPC clients disable push).
-_CANDIDATE = re.compile(rb"[\x00-\x40]..[\x00-\x04\x06-\x09][\x00\x01\x04\x05\x08\x09\x0c\x0d\x20-\x2d][\x00-\x7f]...", re.S)
+_CANDIDATE = re.compile(
+    rb"[\x00-\x40]..[\x00-\x04\x06-\x09][\x00\x01\x04\x05\x08\x09\x0c\x0d\x20-\x2d][\x00-\x7f]...", re.DOTALL
+)
+_HEADER = struct.Struct(">HBBBI").unpack_from
+_CONTROL = frozenset({PRIORITY, SETTINGS, PUSH_PROMISE, PING, WINDOW_UPDATE})
+"""Frames that say nothing about calls; grpc-go sends three of them for each call (`bdp_estimator.go`)."""
+
 _FIXED = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
 
 
@@ -221,20 +228,24 @@ class Frames:
                 return
             if data.startswith(PREFACE, at):
                 at += len(PREFACE)
+        frames = 0
         while size - at >= FRAME_HEADER:
-            length = int.from_bytes(data[at : at + 3], "big")
-            kind, flags = data[at + 3], data[at + 4]
-            stream = int.from_bytes(data[at + 5 : at + 9], "big") & 0x7FFFFFFF
+            high, low, kind, flags, stream = _HEADER(data, at)
+            length = high << 8 | low
+            stream &= 0x7FFFFFFF
             body = at + FRAME_HEADER
-            self._head = (length, kind, flags, stream)
             if size - body < length:
+                self._head = (length, kind, flags, stream)
                 self._need = length - (size - body)
                 self._keep(data[body:])
+                self.stats.frames += frames
                 return
             at = body + length
-            self._parts = [data[body:at]]
-            out.append(self._finish(time, end - size + at))
+            frames += 1
+            if kind not in _CONTROL:
+                out.append(Frame(kind, flags, stream, data[body:at], self._time, time, end - size + at))
             self._time = time
+        self.stats.frames += frames
         if at < size:
             self._buffer += data[at:]
 

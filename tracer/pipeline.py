@@ -3,9 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
-from tracer import rpc
 from tracer.cri import Answer, Cri, CriCall, Done, Sent
 from tracer.fields import NS, Rows, seconds
 from tracer.identity import Identity
@@ -13,7 +13,7 @@ from tracer.kubelet.kubelet import Changed, Kubelet
 from tracer.kubelet.relists import Relist
 from tracer.records import Data, Opened, Record
 from tracer.rows import Row
-from tracer.rpc import Joined, Rpc
+from tracer.rpc import Rpc
 from tracer.streams import Peer, Streams
 
 KUBELETS = frozenset({
@@ -54,13 +54,10 @@ class Pipeline:
         out: list[Row] = []
         if record.time > self.now:
             self.now = record.time
-        if isinstance(record, Data | Opened) and not is_grpc(record.path):
+        if isinstance(record, (Data, Opened)) and not is_grpc(record.path):
             return out
         for item in self.streams.feed(record):
-            known = self.streams.known(item.connection)
-            for event in self.rpc.feed(item, known or Peer(item.connection, "")):
-                if isinstance(event, Joined):
-                    continue
+            for event in self.rpc.feed(item, self.streams.known(item.connection)):
                 for cri_event in self.cri.feed(event):
                     self._cri(cri_event, out)
         return out
@@ -166,6 +163,7 @@ def _numbers(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, int]]:
             yield f"{prefix}.{key}", value
 
 
+@lru_cache(maxsize=4096)
 def is_grpc(path: str) -> bool:
     """Whether gRPC is spoken on a socket bound at `path`; shims and containerd's event socket speak ttrpc."""
     return not path.endswith(OTHER_SERVERS) and not path.startswith(SHIM_DIRECTORY)

@@ -231,7 +231,7 @@ class Connection:
 
 
 class Rpc:
-    """Feed stream items, get call events; `peer_of` tells who talks on a connection."""
+    """Feed stream items, get call events."""
 
     def __init__(self) -> None:
         self.stats = RpcStats()
@@ -241,13 +241,16 @@ class Rpc:
         """Every call that has not ended, oldest connection first."""
         return [call for connection in self._connections.values() for call in connection.calls.values()]
 
-    def feed(self, item: Item, peer: Peer) -> list[Event]:
+    def feed(self, item: Item, peer: Peer | None) -> list[Event]:
+        """`peer`: the item's connection as `Streams.known` has it, None once it ended."""
         out: list[Event] = []
         if isinstance(item, Ended):
             self._ended(item, out)
             return out
         connection = self._connections.get(item.connection)
         if connection is None:
+            if peer is None:
+                return out
             connection = self._connections[item.connection] = Connection(peer, self.stats)
         half = connection.halves[item.way]
         if isinstance(item, Read):
