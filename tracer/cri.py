@@ -1,4 +1,4 @@
-"""CRI calls: what a gRPC call of runtime.v1 / runtime.v1alpha2 asks for and answers. The only module that knows protobuf.
+"""CRI calls: what a call of runtime.v1 or runtime.v1alpha2 asks for and answers. The only module that knows protobuf.
 
 v1alpha2 messages are parsed as v1: v1 kept every field's number and type (a test compares the descriptors). The six
 `Stream*` lists (KEP-5825) carry the same items in the same field as their `List*` answers.
@@ -36,7 +36,7 @@ UID_LABEL = "io.kubernetes.pod.uid"
 NAME_LABEL = "io.kubernetes.pod.name"
 NAMESPACE_LABEL = "io.kubernetes.pod.namespace"
 SEEN_ANNOTATION = "kubernetes.io/config.seen"
-"""When the kubelet first saw the pod, with nanoseconds (`pkg/config/config.go:recordFirstSeenTime`): as good as an id."""
+"""When the kubelet first saw the pod, to the nanosecond (`config.go:recordFirstSeenTime`): as good as an id."""
 
 
 def _methods() -> dict[str, str]:
@@ -61,12 +61,16 @@ class Scope(Enum):
 
 
 class Pod(NamedTuple):
+    """A pod; a name may be used again, a uid is not (a static pod's is a hash of its manifest)."""
+
     namespace: str
     name: str
     uid: str
 
 
 class Container(NamedTuple):
+    """A container; `attempt` counts restarts. `id` is "" until the runtime gave it."""
+
     id: str
     name: str
     attempt: int
@@ -237,11 +241,11 @@ class Cri:
         data = message.data
         try:
             if name == "ListPodSandbox":
-                listed = self._listed((name, call.scope), data, _sandboxes)
+                listed = self._listed((name, call.scope), data, read_sandboxes)
                 call.sandboxes = (*call.sandboxes, *listed) if call.sandboxes else listed
                 call.items = len(call.sandboxes)
             elif name == "ListContainers":
-                listed = self._listed((name, call.scope), data, _containers)
+                listed = self._listed((name, call.scope), data, read_containers)
                 call.containers = (*call.containers, *listed) if call.containers else listed
                 call.items = len(call.containers)
             elif name in _RESPONSES:
@@ -269,7 +273,8 @@ def _pod(metadata: Any) -> Pod:
     return Pod(metadata.namespace, metadata.name, metadata.uid)
 
 
-def _sandboxes(data: bytes) -> tuple[ListedSandbox, ...]:
+def read_sandboxes(data: bytes) -> tuple[ListedSandbox, ...]:
+    """The items of a serialised ListPodSandboxResponse; raises `DecodeError` when it is none."""
     return tuple(
         ListedSandbox(
             item.id,
@@ -283,7 +288,8 @@ def _sandboxes(data: bytes) -> tuple[ListedSandbox, ...]:
     )
 
 
-def _containers(data: bytes) -> tuple[ListedContainer, ...]:
+def read_containers(data: bytes) -> tuple[ListedContainer, ...]:
+    """The items of a serialised ListContainersResponse; raises `DecodeError` when it is none."""
     return tuple(
         ListedContainer(
             item.id,
@@ -402,7 +408,8 @@ _REQUESTS: dict[str, tuple[Any, Reader]] = {
     **{
         name: (getattr(api_pb2, f"{name}Request"), _container_id)
         for name in (
-            "StartContainer", "RemoveContainer", "ContainerStatus", "ReopenContainerLog", "Exec", "Attach", "ContainerStats", "CheckpointContainer",
+            "StartContainer", "RemoveContainer", "ContainerStatus", "ReopenContainerLog", "Exec", "Attach",
+            "ContainerStats", "CheckpointContainer",
         )
     },
     **{
@@ -456,11 +463,16 @@ _RESPONSES: dict[str, tuple[Any, Reader]] = {
 # texts
 
 _SECRETS = (
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s@\"']+@"), r"\1…@"),  # user:password in a URL
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s?\"']+)\?[^\s\"']*"), r"\1?…"),  # query of a URL: registry tokens
+    # user:password in a URL; its query (registry tokens)
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s@\"']+@"), r"\1…@"),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s?\"']+)\?[^\s\"']*"), r"\1?…"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.+/=~-]+"), r"\1 …"),
-    (re.compile(r"(?i)([\w-]*(?:passw(?:or)?d|secret|token|api[_-]?key|auth)[\w-]*\s*[=:]\s*)[^\s,;\"']+"), r"\1…"),
-    (re.compile(r"exec: \\?\".*?\\?\": "), 'exec: "…": '),  # the command line of a container or an exec
+    (
+        re.compile(r"(?i)([\w-]*(?:passw(?:or)?d|secret|token|api[_-]?key|auth)[\w-]*\s*[=:]\s*)[^\s,;\"']+"),
+        r"\1…",
+    ),
+    # the command line of a container or an exec, as runc quotes it
+    (re.compile(r'exec: \\?".*?\\?": '), 'exec: "…": '),
 )
 
 

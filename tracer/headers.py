@@ -7,7 +7,9 @@ and a new `epoch` begins, in which identities of the former mean nothing.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from hpack import Decoder, HPACKError, InvalidTableIndex
 from hpack.table import HeaderTable
@@ -65,13 +67,15 @@ class Received:
 
 @dataclass(slots=True)
 class HeaderStats:
+    """`memoised`: blocks decoded before; `forgotten`: times a table became uncertain."""
+
     blocks: int = 0
     memoised: int = 0
     malformed: int = 0
     forgotten: int = 0
 
 
-class _JoinedTable(HeaderTable):  # type: ignore[misc]  # hpack has no type information for subclassing
+class _JoinedTable(HeaderTable):
     """hpack's table, but an index beyond the known entries yields the identity of an older entry."""
 
     def __init__(self, *, whole: bool) -> None:
@@ -83,7 +87,7 @@ class _JoinedTable(HeaderTable):  # type: ignore[misc]  # hpack has no type info
     def get_by_index(self, index: int) -> tuple[bytes, bytes]:
         position = index - len(HeaderTable.STATIC_TABLE) - 1
         if self.whole or position < len(self.dynamic_entries):
-            return super().get_by_index(index)  # type: ignore[no-any-return]
+            return super().get_by_index(index)
         entry = self.added - position - 1
         if entry >= 0:
             raise InvalidTableIndex(f"entry {entry} was evicted")
@@ -180,12 +184,10 @@ class Headers:
             self._memo[block] = result
         return result
 
-    def _block(self, raw: list[tuple[bytes, bytes]]) -> Block:
+    def _block(self, raw: Iterable[Any]) -> Block:
         fields = tuple((bytes(name), bytes(value)) for name, value in raw)
         old = tuple(
-            (i, Old(self.epoch, int(value[1:])))
-            for i, (_, value) in enumerate(fields)
-            if value[:1] == _UNKNOWN
+            (i, Old(self.epoch, int(value[1:]))) for i, (_, value) in enumerate(fields) if value[:1] == _UNKNOWN
         )
         return Block(fields, old)
 

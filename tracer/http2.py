@@ -100,7 +100,19 @@ def plausible(buffer: bytes | bytearray, at: int) -> bool:
 class Frames:
     """Feed chunks and gaps of one direction, get frames and `Desync`."""
 
-    __slots__ = ("_buffer", "_head", "_missing", "_need", "_parts", "_scanned", "_time", "begun", "dead", "stats", "synced")
+    __slots__ = (
+        "_buffer",
+        "_head",
+        "_missing",
+        "_need",
+        "_parts",
+        "_scanned",
+        "_time",
+        "begun",
+        "dead",
+        "stats",
+        "synced",
+    )
 
     def __init__(self, stats: FrameStats) -> None:
         self.stats = stats

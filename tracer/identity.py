@@ -23,6 +23,8 @@ class Known(NamedTuple):
 
 @dataclass(slots=True)
 class IdentityStats:
+    """`unnamed`: calls that ended before their id was known; `named_later`: those of them that got their name."""
+
     learnt: int = 0
     named_later: int = 0
     unnamed: int = 0

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
+from tracer import health
 from tracer.cri import Answer, Cri, CriCall, Done, Sent
-from tracer.fields import NS, Rows, seconds
+from tracer.fields import NS, Rows
 from tracer.identity import Identity
 from tracer.kubelet.kubelet import Changed, Kubelet
-from tracer.kubelet.relists import Relist
 from tracer.records import Data, Opened, Record
 from tracer.rows import Row
 from tracer.rpc import Rpc
@@ -27,9 +27,6 @@ SHIM_DIRECTORY = "/run/containerd/s/"
 MAX_KUBELETS = 64
 """Kubelet processes remembered: one a node and restart; kind runs a few nodes on one kernel."""
 
-UNHEALTHY_AFTER_NS = 180 * NS
-"""`genericPlegRelistThreshold`: PLEG is unhealthy when the last relist began longer ago than this."""
-
 OPEN_AFTER_NS = 250_000_000
 """A call open for longer is shown while it is open; most last a millisecond and would only cost."""
 
@@ -45,15 +42,12 @@ class Pipeline:
         self.identity = Identity()
         self.kubelets: OrderedDict[tuple[str, int], Kubelet] = OrderedDict()
         self.now = 0
-        self._fresh: set[int] = set()
-        self._activity: dict[str, tuple[Any, ...]] = {}
 
     # feeding
 
     def feed(self, record: Record) -> list[Row]:
         out: list[Row] = []
-        if record.time > self.now:
-            self.now = record.time
+        self.now = max(self.now, record.time)
         if isinstance(record, (Data, Opened)) and not is_grpc(record.path):
             return out
         for item in self.streams.feed(record):
@@ -134,12 +128,19 @@ class Pipeline:
                 self.kubelets.popitem(last=False)
         return kubelet
 
-    # health
+    # state
 
     def pleg(self) -> dict[str, Any]:
-        """PLEG health now (`GET /api/v1/pleg`): of the kubelet whose last relist began longest ago."""
-        kubelets = [kubelet for kubelet in self.kubelets.values() if kubelet.relist is not None]
-        return {"now": None, "kubelets": len(kubelets)}
+        """PLEG health now (`tracer.health.pleg`)."""
+        kubelets = [(path, pid, kubelet) for (path, pid), kubelet in self.kubelets.items()]
+        return health.pleg(kubelets, self.now, self.rows.offset)
+
+    def open_calls(self) -> list[tuple[str, str, int]]:
+        """(method or "unknown", client role, start in Unix ns) of every call that has not ended."""
+        return [
+            (call.method or "unknown", role(call.rpc.peer), call.rpc.start + self.rows.offset)
+            for call in self.cri.open_calls()
+        ]
 
     def counters(self) -> dict[str, int]:
         """Every stage's counters."""
@@ -150,8 +151,7 @@ class Pipeline:
             ("cri", self.cri.stats),
             ("identity", self.identity.stats),
         ):
-            for key, value in _numbers(asdict(stats), name):
-                flat[key] = value
+            flat.update(_numbers(asdict(stats), name))
         return flat
 
 
@@ -172,8 +172,3 @@ def is_grpc(path: str) -> bool:
 def role(peer: Peer) -> str:
     """What a connection's client is: kubelet or other."""
     return "kubelet" if peer.client_comm in KUBELETS else "other"
-
-
-def waiting_for(relist: Relist) -> CriCall | None:
-    """The call an open relist waits for; everything in it is serial, so there is at most one."""
-    return next((call for call in reversed(relist.calls) if call.rpc.end is None), None)

@@ -4,7 +4,7 @@ A thing that lasts is handed out again each time it changed: first while `end` i
 its `end`. Rows of one `kind` and `id` replace each other.
 """
 
-import datetime
+import datetime as dt
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -23,7 +23,7 @@ class Row:
 
 
 class Live(Protocol):
-    """The running (or replayed) tracer as the API and the metrics see it; every method may be called from any thread."""
+    """The running (or replayed) tracer as the API and the metrics see it; any thread may call any method."""
 
     def now(self) -> int:
         """Unix ns: the wall clock, or the end of the capture when it is a replay."""
@@ -49,5 +49,5 @@ class Live(Protocol):
 def rfc3339(unix_ns: int) -> str:
     """RFC 3339 with nanoseconds in UTC: `1796069927930080560` -> `2026-11-30T21:58:47.930080560Z`."""
     seconds, ns = divmod(unix_ns, 1_000_000_000)
-    day = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    day = dt.datetime.fromtimestamp(seconds, dt.UTC)
     return f"{day:%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"

@@ -10,12 +10,12 @@ from urllib.parse import unquote
 from tracer import http2
 from tracer.headers import Block, Headers, HeaderStats, Old, Received
 from tracer.http2 import Desync, Frame, Frames, FrameStats
-from tracer.streams import Chunk, Ended, Gap, Item, Peer, Read, Way
+from tracer.streams import Ended, Item, Peer, Read, Way
 
 EndedBy = Literal["server", "client_cancel", "deadline", "connection", "unknown"]
 
 MAX_MESSAGE = 16 * 1024 * 1024 + 64 * 1024
-"""Bytes of one message kept for parsing: the kubelet's receive limit (cri-client `maxMsgSize`, 16 MiB) and some room."""
+"""Bytes of one message kept for parsing: the kubelet's receive limit (`maxMsgSize`, 16 MiB) and some room."""
 
 MAX_STREAMS = 4096
 """Open calls remembered a connection; containerd and CRI-O allow far fewer in practice, so only leaks reach it."""
@@ -78,8 +78,8 @@ class Call:
     request_bytes: int = 0
     response_bytes: int = 0
     complete: bool = True  # false when bytes of it were missing
-    requester: "_Body" = field(default_factory=lambda: _Body())
-    responder: "_Body" = field(default_factory=lambda: _Body())
+    requester: "Body" = field(default_factory=lambda: Body())  # noqa: PLW0108  (defined below)
+    responder: "Body" = field(default_factory=lambda: Body())  # noqa: PLW0108
 
     @property
     def id(self) -> str:
@@ -150,7 +150,7 @@ class RpcStats:
     headers: HeaderStats = field(default_factory=HeaderStats)
 
 
-class _Body:
+class Body:
     """The length-prefixed messages of one direction of a call."""
 
     __slots__ = ("broken", "buffer", "encoding", "need", "size")
@@ -409,7 +409,9 @@ class Rpc:
         if received.end_stream:
             self._answered(connection, half, call, received.end, received.until, out)
 
-    def _answered(self, connection: Connection, half: _Half, call: Call, time: int, until: int, out: list[Event]) -> None:
+    def _answered(
+        self, connection: Connection, half: _Half, call: Call, time: int, until: int, out: list[Event]
+    ) -> None:
         if call.answered is not None:
             return
         call.answered = time

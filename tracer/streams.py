@@ -89,8 +89,10 @@ Item = Chunk | Gap | Read | Ended
 
 @dataclass(slots=True)
 class StreamStats:
-    """`gaps`, `gap_bytes`: missing in both ends' records; `filled`: holes closed from the other end's record;
-    `lost`: records a source said it lost; `evicted`: connections forgotten for room; `stale`: records out of order.
+    """Counters.
+
+    `gaps`, `gap_bytes`: missing in both ends' records; `filled`: holes closed from the other end's record; `lost`:
+    records a source said it lost; `evicted`: connections forgotten for room; `stale`: records out of order.
     """
 
     records: int = 0
@@ -133,6 +135,11 @@ class Streams:
     def __init__(self) -> None:
         self.stats = StreamStats()
         self._connections: OrderedDict[str, _Connection] = OrderedDict()
+
+    @property
+    def open(self) -> int:
+        """Connections that are not known to have ended."""
+        return len(self._connections)
 
     def known(self, connection: str) -> Peer | None:
         """Who talks on this connection, as far as seen; None once it ended."""

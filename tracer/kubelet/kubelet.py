@@ -82,6 +82,7 @@ class Kubelet:
         self.records = Records(known=fresh)
         self.relist: RelistRun | None = None  # the latest generic one
         self.relist_end: int | None = None
+        self.last_listed: int | None = None  # start of the latest generic relist whose lists succeeded
         self._pod_of_seen = pod_of_seen
         self._runs: list[Run] = []
         self._run_of: dict[str, Run] = {}  # of open calls
@@ -175,7 +176,7 @@ class Kubelet:
         waiting = self._waiting(call, time)
         if waiting is not None and not isinstance(waiting, SyncRun):
             return waiting
-        if call.pod is not None and (method in CHANGING or method == "PullImage" or method == "ExecSync"):
+        if call.pod is not None and (method in CHANGING or method in {"PullImage", "ExecSync"}):
             if call.cpuset_only:
                 return None  # the CPU manager's own loop (`cpu_manager_others.go`)
             return self._pass(call, call.pod, time, changed)
@@ -263,8 +264,9 @@ class Kubelet:
         run = self._passes.get(pod.uid)
         if run is not None:
             same_trace = not (run.trace and call.rpc.trace) or run.trace == call.rpc.trace
-            between = run.last_done is not None and not run.open and self._relisted_between(pod.uid, run.last_done, time)
-            if same_trace and (run.continues(call) or not between):
+            idle = run.last_done is not None and not run.open
+            over = idle and self._relisted_between(pod.uid, run.last_done or 0, time)
+            if same_trace and (run.continues(call) or not over):
                 self._passes.move_to_end(pod.uid)
                 return run
             if not run.over:
@@ -282,9 +284,7 @@ class Kubelet:
 
     def _relisted_between(self, uid: str, after: int, before: int) -> bool:
         """A pod worker waits for a relist that began after its last pass (`podWorkerLoop`, `GetNewerThan`)."""
-        return any(
-            start >= after and end <= before and (of is None or of == uid) for start, end, of in self._relisted
-        )
+        return any(start >= after and end <= before and (of is None or of == uid) for start, end, of in self._relisted)
 
     def _trigger(self, call: CriCall, pod: Pod, time: int) -> Trigger:
         if call.method == "RunPodSandbox":
@@ -305,9 +305,9 @@ class Kubelet:
         """A relist that began at `start` is listed: passes that ended before it are over."""
         runs = [self._passes[uid]] if uid and uid in self._passes else [] if uid else list(self._passes.values())
         for run in runs:
-            if not run.over and not run.open and run.last_done is not None and run.last_done <= start:
-                if not run.unfinished:
-                    self._close_pass(run, changed)
+            idle = not run.over and not run.open and not run.unfinished
+            if idle and run.last_done is not None and run.last_done <= start:
+                self._close_pass(run, changed)
 
     # relists
 
@@ -315,6 +315,8 @@ class Kubelet:
         relist = run.relist
         if run.listed_at is not None and not run.noted:
             run.noted = True
+            if run.uid is None:
+                self.last_listed = relist.start
             self._relisted.append((relist.start, run.listed_at, run.uid))
             self._bound_passes(relist.start, run.uid, changed)
         new = relist.events[run.given :]
@@ -333,11 +335,11 @@ class Kubelet:
             return
         self._expired_at = now
         held = []  # runs whose next call a tentative relist has
-        for run in [run for run in self._runs if isinstance(run, RelistRun) and run.tentative]:
-            if run.ready is not None and now - run.ready > NEXT_NS:
-                self._give_back(run, changed)
+        for relist in [run for run in self._runs if isinstance(run, RelistRun) and run.tentative]:
+            if relist.ready is not None and now - relist.ready > NEXT_NS:
+                self._give_back(relist, changed)
             else:
-                held.append(run.tentative)
+                held.append(relist.tentative)
         for run in list(self._runs):
             if run in held:
                 continue

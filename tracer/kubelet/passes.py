@@ -1,4 +1,4 @@
-"""Sync passes: one SyncPod or SyncTerminatingPod of a pod worker, as far as it made calls (`kuberuntime_manager.go`)."""
+"""Sync passes: one SyncPod or SyncTerminatingPod of a pod worker, as far as it made calls."""
 
 from dataclasses import dataclass, field
 from typing import Literal

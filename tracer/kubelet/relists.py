@@ -35,8 +35,11 @@ class Relist:
 
 
 class Records:
-    """The PLEG's memory over relists. `known` is false until a first relist was seen whole by a kubelet that is older
-    than the tracer: what changed before that is not known, so it gives no events."""
+    """The PLEG's memory over relists.
+
+    `known` is false until the first relist of a kubelet that is older than the tracer was seen: what changed before
+    it is not known, so it gives no events.
+    """
 
     def __init__(self, *, known: bool) -> None:
         self.pods: dict[str, PodRecord] = {}

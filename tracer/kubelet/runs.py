@@ -61,8 +61,10 @@ class Run:
 
 
 class HousekeepingRun(Run):
-    """READY sandboxes, then RUNNING containers (`kubelet_pods.go:HandlePodCleanups`), or the same pair before an
-    exec, attach, port-forward, `/run` or checkpoint request (`findContainer`)."""
+    """READY sandboxes, then RUNNING containers (`kubelet_pods.go:HandlePodCleanups`).
+
+    The same pair precedes an exec, attach, port-forward, `/run` or checkpoint request (`findContainer`).
+    """
 
     prefix = "h"
     kind: ActivityKind = "housekeeping"
@@ -105,7 +107,9 @@ class ContainersRun(Run):
         if method in ("ListContainers", "ListPodSandbox"):
             if call.scope is not Scope.ALL or self.kind not in ("unknown", "container_gc"):
                 return False
-            return (method == "ListPodSandbox") == (self.lists == 2) or (method == "ListPodSandbox" and not self.removed)
+            if method == "ListContainers":
+                return self.lists == 1
+            return self.lists == 2 or not self.removed  # GC lists containers again after removals
         if method in ("ListContainerStats", "ListPodSandboxStats"):
             return self.calls[-1].method == "ListPodSandbox" and self.lists == 1
         if method in ("ContainerStatus", "RemoveContainer"):
@@ -146,8 +150,10 @@ _GC_BEFORE_STOP = frozenset({"ListPodSandbox", "RemovePodSandbox"})
 
 
 class ImagesRun(Run):
-    """Image list alone (node status), or detection and image GC: ListImages, S, C, status of every container, then
-    ImageFsInfo and removals (`image_gc_manager.go`)."""
+    """Image list alone (node status), or detection and image GC (`image_gc_manager.go`).
+
+    The latter: ListImages, S, C, status of every container, then ImageFsInfo and removals.
+    """
 
     prefix = "i"
     kind: ActivityKind = "image_gc"
@@ -196,8 +202,9 @@ class RemovalRun(Run):
     prefix = "d"
 
     def wants(self, call: CriCall) -> bool:
-        same = call.container_id == self.calls[0].container_id
-        return same and call.method in ("ContainerStatus", "RemoveContainer") and self.calls[-1].method != "RemoveContainer"
+        if call.container_id != self.calls[0].container_id or self.calls[-1].method == "RemoveContainer":
+            return False
+        return call.method in ("ContainerStatus", "RemoveContainer")
 
     def sent(self, call: CriCall) -> None:
         super().sent(call)

@@ -1,0 +1,93 @@
+"""PLEG health now: what the kubelet's own check will say, and what a running relist waits for."""
+
+from typing import Any
+
+from tracer import fields
+from tracer.cri import CriCall
+from tracer.fields import NS, seconds
+from tracer.kubelet.kubelet import Kubelet
+from tracer.kubelet.relists import Relist
+from tracer.rows import rfc3339
+
+UNHEALTHY_AFTER_NS = 180 * NS
+"""The kubelet calls its PLEG unhealthy when the last relist whose lists succeeded began longer ago than this
+(`genericPlegRelistThreshold`, `generic.go:Healthy`)."""
+
+
+def pleg(kubelets: list[tuple[str, int, Kubelet]], now: int, offset: int) -> dict[str, Any]:
+    """The fields of `GET /api/v1/pleg`: the kubelet that is nearest to unhealthy, and all of them in `kubelets`.
+
+    `kubelets`: (runtime path, pid, kubelet); `now` monotonic ns; `offset` wall clock minus monotonic clock.
+    """
+    states = [_state(path, pid, kubelet, now, offset) for path, pid, kubelet in kubelets if kubelet.relist is not None]
+    states.sort(key=lambda state: state["last_relist_start"] or "")
+    worst = states[0] if states else dict.fromkeys(_FIELDS)
+    return {"time": rfc3339(now + offset), **worst, "kubelets": states}
+
+
+_FIELDS = (
+    "runtime", "kubelet_pid", "healthy", "age_seconds", "seconds_until_unhealthy", "last_relist_start", "stage",
+    "stage_seconds", "relist", "relist_age_seconds", "waiting_for",
+)  # fmt: skip
+
+
+def _state(path: str, pid: int, kubelet: Kubelet, now: int, offset: int) -> dict[str, Any]:
+    run = kubelet.relist
+    assert run is not None
+    last = kubelet.last_listed
+    running = run.relist if not run.over else None
+    stage, since = _stage(running, run.ready, kubelet.relist_end)
+    waiting = waiting_for(running) if running else None
+    left = None if last is None else UNHEALTHY_AFTER_NS - (now - last)
+    return {
+        "runtime": path,
+        "kubelet_pid": pid,
+        "healthy": None if left is None else left > 0,
+        "age_seconds": seconds(last, now),
+        "seconds_until_unhealthy": None if left is None else left / NS,
+        "last_relist_start": None if last is None else rfc3339(last + offset),
+        "stage": stage,
+        "stage_seconds": seconds(since, now),
+        "relist": running.id if running else None,
+        "relist_age_seconds": seconds(running.start, now) if running else None,
+        "waiting_for": _call(waiting, now) if waiting else None,
+    }
+
+
+def _stage(relist: Relist | None, ready: int | None, ended: int | None) -> tuple[str, int | None]:
+    """Where the PLEG is, and since when: one of its two lists, an inspection, its own work, or between relists."""
+    if relist is None:
+        return ("idle", ended)
+    call = waiting_for(relist)
+    if call is None:
+        return ("kubelet", ready)
+    if call is relist.list_sandboxes:
+        return ("list_sandboxes", call.rpc.start)
+    if call is relist.list_containers:
+        return ("list_containers", call.rpc.start)
+    return ("inspect", call.rpc.start)
+
+
+def waiting_for(relist: Relist) -> CriCall | None:
+    """The call an open relist waits for; everything in it is serial, so there is at most one."""
+    return next((call for call in reversed(relist.calls) if call.rpc.end is None), None)
+
+
+def _call(call: CriCall, now: int) -> dict[str, Any]:
+    """The open call and how far it got: in the socket before the runtime, in the runtime, or before the kubelet."""
+    rpc = call.rpc
+    if rpc.answered is not None:
+        stage = "response_wait"
+    elif rpc.received is not None:
+        stage = "service"
+    else:
+        stage = "request_wait" if rpc.sent is not None else "sending"
+    return {
+        "id": rpc.id,
+        "method": call.method,
+        "age_seconds": seconds(rpc.start, now),
+        "stage": stage,
+        "pod": fields.pod(call.pod),
+        "container": fields.container(call.container, call.container_id),
+        "sandbox_id": call.sandbox_id,
+    }
