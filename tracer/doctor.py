@@ -25,7 +25,11 @@ def checks(sockets: Iterable[str]) -> list[Check]:
     """Every check in the order a reader wants them; nothing of the node is changed."""
     found = [
         Check("kernel", None, f"{platform.release()} {platform.machine()}"),
-        Check("root", os.geteuid() == 0, "yes" if os.geteuid() == 0 else "no: attaching needs root (or CAP_BPF, CAP_PERFMON)"),
+        Check(
+            "root",
+            os.geteuid() == 0,
+            "yes" if os.geteuid() == 0 else "no: attaching needs root (or CAP_BPF, CAP_PERFMON)",
+        ),
         Check(
             "BTF",
             KERNEL_BTF.exists(),
@@ -42,9 +46,9 @@ def checks(sockets: Iterable[str]) -> list[Check]:
 
 def _libbpf() -> Check:
     try:
-        return Check("libbpf", True, version())
+        return Check("libbpf", ok=True, text=version())
     except TracerError as error:
-        return Check("libbpf", False, str(error))
+        return Check("libbpf", ok=False, text=str(error))
 
 
 def _programs(sockets: list[str]) -> list[Check]:
@@ -55,15 +59,15 @@ def _programs(sockets: list[str]) -> list[Check]:
                 for probe in source.probes
             ]
     except TracerError as error:
-        return [Check("programs", False, str(error))]
+        return [Check("programs", ok=False, text=str(error))]
 
 
 def _sockets(sockets: list[str]) -> list[Check]:
     existing = [path for path in sockets if not path.endswith("*") and Path(path).exists()]
     if existing:
-        return [Check("runtime socket", True, path) for path in existing]
+        return [Check("runtime socket", ok=True, text=path) for path in existing]
     tried = ", ".join(path for path in sockets if not path.endswith("*"))
-    return [Check("runtime socket", False, f"none of these exists now: {tried}; name yours with --socket")]
+    return [Check("runtime socket", ok=False, text=f"none of these exists now: {tried}; name yours with --socket")]
 
 
 def _kubelets() -> Check:

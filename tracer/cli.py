@@ -1,0 +1,286 @@
+"""The command `criscope`."""
+
+import contextlib
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from tracer.errors import TracerError
+
+log = logging.getLogger("criscope")
+
+app = typer.Typer(
+    name="criscope",
+    help="Watches the sockets between the kubelet and its container runtime and says what the kubelet waits for.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+DEFAULT_LISTEN = "127.0.0.1:9559"
+DEFAULT_STORE = Path("/var/lib/criscope/store.sqlite")
+
+Sockets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--socket",
+        "-s",
+        envvar="CRISCOPE_SOCKETS",
+        help="Path a runtime's socket is bound at; a trailing * matches a beginning, @name is abstract. "
+        "Repeat for several. Default: the usual paths of containerd, CRI-O, k3s, RKE2, k0s, MicroK8s, cri-dockerd.",
+        show_default=False,
+    ),
+]
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen", "-l", envvar="CRISCOPE_LISTEN", metavar="ADDR:PORT", help="Address of the REST interface."
+    ),
+]
+StoreSize = Annotated[
+    int,
+    typer.Option("--store-size", envvar="CRISCOPE_STORE_SIZE", metavar="MIB", help="Largest size of the store, MiB."),
+]
+
+
+@app.callback()
+def _common(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")] = False,
+) -> None:
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, format="criscope: %(message)s", stream=sys.stderr
+    )
+    for noisy in ("httpx", "asyncio", "hpack"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+@app.command()
+def run(
+    sockets: Sockets = None,
+    listen: Listen = DEFAULT_LISTEN,
+    store: Annotated[
+        Path, typer.Option(envvar="CRISCOPE_STORE", help="File that keeps the last day.", show_default=True)
+    ] = DEFAULT_STORE,
+    store_size: StoreSize = 512,
+    ask: Annotated[
+        bool,
+        typer.Option(
+            "--ask/--no-ask",
+            envvar="CRISCOPE_ASK",
+            help="Ask each runtime once, at start, which pods and containers it has (three calls).",
+        ),
+    ] = True,
+) -> None:
+    """Trace this node: capture, store, REST interface. Needs root; ends with Ctrl-C or SIGTERM."""
+    from tracer.agent import Agent, existing  # noqa: PLC0415  (each command imports what it uses)
+    from tracer.kernel.source import KernelSource  # noqa: PLC0415
+    from tracer.store import Store  # noqa: PLC0415
+
+    wanted = sockets or run_sockets()
+    with _clear_errors(), _server(listen) as server:
+        source = KernelSource(wanted, processes=False)
+        store.parent.mkdir(parents=True, exist_ok=True)
+        with source, Store(store, max_bytes=store_size << 20) as rows:
+            found = existing(wanted)
+            agent = Agent(source, [rows.feed, server.feed], inventories=found if ask else [])
+            if not found:
+                log.info("no runtime socket exists yet (%s); waiting for one", ", ".join(wanted))
+            agent.start()
+            try:
+                server.serve(rows, agent, f"tracing {', '.join(found)}" if found else "ready")
+            finally:
+                agent.stop()
+            if agent.failure:
+                raise TracerError(f"tracing ended: {agent.failure}; please report this with the log above")
+
+
+@app.command()
+def record(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Capture file to write (docs/capture-format.md).")],
+    sockets: Sockets = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="Stop by itself after so many seconds. Default: until Ctrl-C.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+) -> None:
+    """Record what the sockets carry into a capture; secrets in it are overwritten. Needs root."""
+    from tracer.capture import CaptureWriter  # noqa: PLC0415
+    from tracer.kernel.source import WHOLE, KernelSource  # noqa: PLC0415
+    from tracer.redact import Redactor  # noqa: PLC0415
+
+    end = time.monotonic() + seconds if seconds else None
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    with _clear_errors():
+        source = KernelSource(sockets or record_sockets(), receive_bytes=WHOLE)
+        redactor = Redactor()
+        with source, CaptureWriter(output, source.realtime_offset_ns, overwrite=force) as writer:
+            log.info("recording to %s; Ctrl-C ends it", output)
+            for record_ in _until(source, stopped, end):
+                for safe in redactor.feed(record_):
+                    writer.write(safe)
+            for safe in redactor.flush():
+                writer.write(safe)
+            lost = source.counters().get("lost_records", 0)
+        log.info("%d records, %d lost, %d bytes in %s", writer.records, lost, output.stat().st_size, output)
+
+
+def _until(source: Any, stopped: threading.Event, end: float | None) -> Iterator[Any]:
+    while not stopped.is_set() and (end is None or time.monotonic() < end):
+        found = source.drain()
+        yield from found
+        if not found:
+            stopped.wait(0.05)
+    yield from source.drain()
+
+
+@app.command()
+def replay(
+    capture: Annotated[Path, typer.Argument(help="Capture file, of `criscope record` for instance.")],
+    json_to: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write everything found as one JSON object; - prints it."),
+    ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the REST interface over it until Ctrl-C.")] = False,
+    listen: Listen = DEFAULT_LISTEN,
+    store: Annotated[
+        Path | None, typer.Option(help="Keep the rows in this store. Default: a temporary one.", show_default=False)
+    ] = None,
+) -> None:
+    """Decode a capture. No root needed; what it shows is what `run` would have shown."""
+    from tracer.agent import Replayed  # noqa: PLC0415
+    from tracer.capture import CaptureFile  # noqa: PLC0415
+    from tracer.replay import Result  # noqa: PLC0415
+    from tracer.replay import replay as run_replay  # noqa: PLC0415
+    from tracer.store import Store  # noqa: PLC0415
+
+    with _clear_errors(), contextlib.ExitStack() as stack:
+        source = CaptureFile(capture)
+        server = stack.enter_context(_server(listen)) if serve else None
+        rows = stack.enter_context(Store(store)) if serve or store else None
+        result = Result()
+
+        def feed(found: list[Any]) -> None:
+            result.feed(found)
+            if rows:
+                rows.feed(found)
+            if server:
+                server.feed(found)
+
+        with _progress(f"replaying {capture.name}") as progress:
+            pipeline, damage = run_replay(source, feed, progress)
+        found = result.object(str(capture), pipeline)
+        if json_to == "-":
+            json.dump(found, sys.stdout)
+            sys.stdout.write("\n")
+        elif json_to:
+            with Path(json_to).open("w") as out:
+                json.dump(found, out)
+        else:
+            _summary(found)
+        if damage:
+            log.error("%s", damage)
+        if rows and not rows.flush():
+            raise TracerError(f"{rows.path}: the disk does not take the rows")
+        if server and rows:
+            server.serve(rows, Replayed(pipeline, str(capture)), f"serving {capture.name}")
+        if damage:
+            raise typer.Exit(2)
+
+
+def _summary(found: dict[str, Any]) -> None:
+    counts = ", ".join(
+        f"{len(items)} {name.replace('_', ' ')}" for name, items in found.items() if isinstance(items, list)
+    )
+    sys.stdout.write(f"{found['capture']}: {counts}\n")
+
+
+@app.command()
+def doctor(
+    sockets: Sockets = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+) -> None:
+    """Say what this node supports, what would be used, and what to do about the rest; exit code 2 if it cannot work."""
+    from tracer.doctor import checks  # noqa: PLC0415
+
+    found = checks(sockets or run_sockets())
+    if as_json:
+        json.dump([{"name": c.name, "ok": c.ok, "text": c.text} for c in found], sys.stdout, indent=1)
+        sys.stdout.write("\n")
+    else:
+        for check in found:
+            mark = {True: "ok", False: "NO", None: "--"}[check.ok]
+            sys.stdout.write(f"{mark:3} {check.name:24} {check.text}\n")
+    if any(check.ok is False for check in found if check.name != "runtime socket"):
+        raise typer.Exit(2)
+
+
+def run_sockets() -> list[str]:
+    """The sockets `run` traces unless told otherwise: those on which a kubelet speaks CRI."""
+    from tracer.kernel.sockets import RUNTIME_SOCKETS  # noqa: PLC0415
+    from tracer.pipeline import is_grpc  # noqa: PLC0415
+
+    return [path for path in RUNTIME_SOCKETS if is_grpc(path)]
+
+
+def record_sockets() -> list[str]:
+    """The sockets `record` traces unless told otherwise: also shims, their events and the kubelet's plugins."""
+    from tracer.kernel.sockets import DEFAULT_SOCKETS  # noqa: PLC0415
+
+    return list(DEFAULT_SOCKETS)
+
+
+@contextlib.contextmanager
+def _clear_errors() -> Iterator[None]:
+    """One clear line and exit code 2 for what the user can mend."""
+    try:
+        yield
+    except TracerError as error:
+        typer.echo(f"criscope: {error}", err=True)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"criscope: {name}{error.strerror or error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextlib.contextmanager
+def _server(listen: str) -> Iterator[Any]:
+    """The REST interface's server; its address is taken before anything else is done."""
+    from tracer.serving import Server  # noqa: PLC0415
+
+    server = Server(listen)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def _progress(title: str) -> Iterator[Any]:
+    """A bar on standard error when it is a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (TextColumn(title), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def main() -> None:
+    """Entry point of the command."""
+    with contextlib.suppress(BrokenPipeError):
+        app()
