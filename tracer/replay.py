@@ -1,11 +1,13 @@
 """Replay: a capture through the pipeline, as fast as it goes; its clock is the capture's own."""
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tracer.capture import CaptureFile
 from tracer.errors import CaptureError
 from tracer.pipeline import Pipeline
+from tracer.records import Record
 from tracer.rows import Kind, Row
 
 TICK_NS = 250_000_000
@@ -36,6 +38,11 @@ class Result:
         return {**found, "steps": [], "findings": [], "stats": pipeline.counters()}
 
 
+def _all(capture: CaptureFile) -> Iterator[Record]:
+    with contextlib.closing(capture):
+        yield from capture.records()
+
+
 def replay(
     capture: CaptureFile, feed: Callable[[list[Row]], None], progress: Callable[[float], None]
 ) -> tuple[Pipeline, CaptureError | None]:
@@ -47,7 +54,7 @@ def replay(
     tick = 0
     damage = None
     try:
-        for record in capture.records():
+        for record in _all(capture):
             rows = pipeline.feed(record)
             if record.time >= tick:
                 tick = record.time + TICK_NS

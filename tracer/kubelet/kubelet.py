@@ -253,10 +253,17 @@ class Kubelet:
                 return None
             call.pod = pod
             return self._pass(call, pod, time, changed)
-        run = nearest(self._passes.values(), call, time)
-        if isinstance(run, SyncRun):
+        run = self._only_pass(call, time)
+        if run is not None:
             call.pod = run.pod
         return run
+
+    def _only_pass(self, call: CriCall, time: int) -> SyncRun | None:
+        """The one pass that waits for this image; None when several do: no owner is better than a wrong one."""
+        waiting = [run for run in self._passes.values() if not run.over and run.ready is not None and run.wants(call)]
+        near = [run for run in waiting if run.ready is not None and time - run.ready <= NEXT_NS]
+        chosen = near or waiting
+        return chosen[0] if len(chosen) == 1 else None
 
     # sync passes
 
