@@ -1,0 +1,367 @@
+"""Decides what may be seen of a gRPC connection: frames and header blocks are, messages are once their method is known.
+
+Frames are cut here and not by `Frames`, because every byte needs its place, also of frames that say nothing about
+calls. Where a late start or a gap ends is `Frames`' decision, so that both find the same frames again.
+"""
+
+import struct
+from functools import partial
+
+from tracer.headers import Block, Headers, HeaderStats, Received
+from tracer.http2 import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PADDED,
+    PING,
+    PRIORITY,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    Frame,
+    Frames,
+    FrameStats,
+    plausible,
+)
+from tracer.redact import http1
+from tracer.redact.content import Contents
+from tracer.redact.cover import Cover
+from tracer.redact.messages import Messages
+from tracer.streams import FRAME_HEADER, PREFACE, Chunk, Gap, Way
+
+MAX_CALLS = 4096
+"""Open calls remembered a connection; runtimes allow far fewer in practice, so only leaks reach it."""
+
+MAX_FRAME = 64 * 1024
+"""Bytes of a frame other than DATA that is collected; peers that ask for no more get at most 16 KiB (RFC 9113,
+section 4.2)."""
+
+MAX_UNCERTAIN = 60
+"""Bytes of a SETTINGS frame believed after a start that is not certain: ten settings; six are defined."""
+
+SPOILED = b"\x80"
+"""What a header block is overwritten with: index 0 is an error (RFC 7541, section 6.1), so the reader of a capture
+forgets its table, as it must, instead of taking letters for entries of it."""
+
+_HEAD = struct.Struct(">HBBBI").unpack_from
+_PLAIN = frozenset({PRIORITY, SETTINGS, PING, WINDOW_UPDATE})
+_GOAWAY_FIXED = 8  # last stream and error code, then text (RFC 9113, section 6.8)
+
+_NAMES = frozenset({
+    b":method", b":scheme", b":path", b":authority", b":status", b"content-type", b"user-agent", b"te", b"accept",
+    b"accept-encoding", b"content-length", b"date", b"server", b"grpc-accept-encoding", b"grpc-encoding",
+    b"grpc-timeout", b"grpc-status", b"grpc-message", b"grpc-status-details-bin", b"grpc-previous-rpc-attempts",
+    b"grpc-tags-bin", b"grpc-trace-bin", b"traceparent", b"tracestate", b"baggage", b"containerd-namespace",
+})  # fmt: skip
+"""Fields of gRPC peers: a block with others, after a start that is not certain, may be no block at all."""
+
+
+class _Call:
+    __slots__ = ("request", "response")
+
+    def __init__(self, path: str | None, contents: Contents) -> None:
+        self.request = Messages(5, _length, partial(_clean, contents, path, "request"))
+        self.response = Messages(5, _length, partial(_clean, contents, path, "response"))
+
+    def messages(self, way: Way) -> Messages:
+        return self.request if way == "request" else self.response
+
+
+class _Calls:
+    """The open calls of a connection. `waiting`: their messages of which the rest is still to come, by stream."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.waiting: dict[Way, dict[int, Messages]] = {"request": {}, "response": {}}
+        self._contents = contents
+        self._calls: dict[int, _Call] = {}
+
+    def open(self, stream: int, path: str | None) -> None:
+        if len(self._calls) >= MAX_CALLS:
+            self.close(next(iter(self._calls)))
+        self._calls[stream] = _Call(path, self._contents)
+
+    def known(self, stream: int) -> bool:
+        return stream in self._calls
+
+    def data(self, stream: int, way: Way, offset: int, data: bytes, cover: Cover) -> None:
+        """Bytes of a stream's messages; those of a call that is not known stay overwritten."""
+        call = self._calls.get(stream)
+        if call is None:
+            return
+        messages = call.messages(way)
+        messages.feed(offset, data, cover)
+        if messages.first is None:
+            self.waiting[way].pop(stream, None)
+        else:
+            self.waiting[way][stream] = messages
+
+    def lose(self, stream: int, way: Way) -> None:
+        """No more of a stream's bytes can be understood: half a message stays overwritten."""
+        call = self._calls.get(stream)
+        self.waiting[way].pop(stream, None)
+        if call is not None:
+            call.messages(way).lose()
+
+    def lose_all(self, way: Way) -> None:
+        for stream in self._calls:
+            self.lose(stream, way)
+
+    def close(self, stream: int) -> None:
+        """The call is over in both directions."""
+        for way in self.waiting:
+            self.lose(stream, way)
+        self._calls.pop(stream, None)
+
+
+class Grpc:
+    """Both directions of a connection."""
+
+    def __init__(self, contents: Contents, covers: dict[Way, Cover]) -> None:
+        calls = _Calls(contents)
+        self.covers = covers
+        self._halves = {way: _Half(way, covers, calls) for way in calls.waiting}
+
+    def feed(self, item: Chunk | Gap) -> None:
+        half = self._halves[item.way]
+        if isinstance(item, Gap):
+            half.gap(item)
+        else:
+            half.chunk(item)
+        for each in self._halves.values():
+            # A call that ends in one direction is over in the other too.
+            each.settle()
+
+    def give_up(self, way: Way) -> None:
+        """Decide everything sent so far."""
+        self._halves[way].give_up()
+
+
+class _Half:
+    """One direction: cuts its bytes into frames and shows what is no message."""
+
+    def __init__(self, way: Way, covers: dict[Way, Cover], calls: _Calls) -> None:
+        self._way = way
+        self._covers = covers
+        self._calls = calls
+        self._waiting = calls.waiting[way]
+        self._finder: Frames | None = Frames(FrameStats())  # while no frame's start is known
+        self._certain = False  # seen from the connection's first byte, without a gap
+        self._headers: Headers | None = None
+        self._raw = b""  # of a frame that is not whole (of DATA: of its head)
+        self._raw_at = 0
+        self._stream = 0  # the rest is of the DATA frame begun
+        self._left = 0  # bytes still to come, padding included
+        self._padding = 0
+        self._pad_unread = False
+        self._end_stream = False
+
+    def _show(self, offset: int, data: bytes) -> None:
+        self._covers[self._way].show(offset, data)
+
+    def settle(self) -> None:
+        """Everything before the first byte that waits for others is final."""
+        cover = self._covers[self._way]
+        final = self._raw_at if self._raw else cover.end
+        for messages in self._waiting.values():
+            if messages.first is not None and messages.first < final:
+                final = messages.first
+        cover.decided = max(cover.decided, final)
+
+    def give_up(self) -> None:
+        cover = self._covers[self._way]
+        for messages in self._waiting.values():
+            messages.give_up(cover)
+        self._waiting.clear()
+        if self._certain:
+            self._show(self._raw_at, self._raw)
+        elif len(self._raw) >= FRAME_HEADER:
+            self._show(self._raw_at, self._raw[:FRAME_HEADER] + SPOILED * (len(self._raw) - FRAME_HEADER))
+        cover.decided = cover.end
+
+    def gap(self, gap: Gap) -> None:
+        if not self._left or self._pad_unread or gap.length > self._left:
+            self._lost()
+            return
+        # Wholly inside a DATA payload: only that message is hurt (as in `Frames`).
+        self._calls.lose(self._stream, self._way)
+        self._left -= gap.length
+        if not self._left:
+            self._data_ended()
+
+    def _lost(self) -> None:
+        """Frames may be missing: what waits stays overwritten, until the next frame's start is found."""
+        self._certain = False
+        self._finder = Frames(FrameStats())
+        self._raw = b""
+        self._left = 0
+        if self._headers is not None:
+            self._headers.forget()
+        self._calls.lose_all(self._way)
+
+    def chunk(self, chunk: Chunk) -> None:
+        data, at = chunk.data, 0
+        if self._finder is not None:
+            at = self._found(self._finder, chunk)
+            if at < 0:
+                seen = http1.clean(data)
+                if seen is not None:
+                    self._show(chunk.offset, seen)
+                return
+        if self._left:
+            at = self._payload(data, at, chunk.offset)
+        if at == len(data):
+            return
+        offset = chunk.offset
+        if self._raw:
+            data, at, offset = self._raw + data[at:], 0, self._raw_at
+            self._raw = b""
+        self._frames(data, at, offset, chunk.time)
+
+    def _found(self, finder: Frames, chunk: Chunk) -> int:
+        """Where in the chunk the first certain frame starts; -1 when nowhere."""
+        before = finder.stats.skipped
+        finder.feed(chunk)
+        if not finder.synced:
+            return -1
+        self._certain = finder.begun
+        self._finder = None
+        if self._headers is None:
+            self._headers = Headers(HeaderStats(), whole=finder.begun)
+        return finder.stats.skipped - before
+
+    def _frames(self, data: bytes, at: int, offset: int, time: int) -> None:
+        """Cut `data[at:]` into frames; `offset` is that of `data[0]`."""
+        size = len(data)
+        if offset == at == 0 and self._certain and data.startswith(PREFACE[:3]):
+            if size < len(PREFACE):
+                self._raw, self._raw_at = data, 0
+                return
+            self._show(0, PREFACE)
+            at = len(PREFACE)
+        while size - at >= FRAME_HEADER:
+            if not self._certain and not plausible(data, at):
+                self._lost()
+                return
+            high, low, kind, flags, stream = _HEAD(data, at)
+            length, stream = high << 8 | low, stream & 0x7FFFFFFF
+            body = at + FRAME_HEADER
+            if kind == DATA:
+                self._show(offset + at, data[at:body])
+                self._begin_data(stream, flags, length)
+                at = self._payload(data, body, offset)
+            elif size - body >= length:
+                until = body + length
+                frame = Frame(kind, flags, stream, data[body:until], time, time, offset + until)
+                self._other(frame, data[at:body])
+                at = until
+            elif length > MAX_FRAME:
+                self._lost()
+                return
+            else:
+                break
+        if at < size:
+            self._raw, self._raw_at = data[at:], offset + at
+
+    def _begin_data(self, stream: int, flags: int, length: int) -> None:
+        self._stream = stream
+        self._left = length
+        self._padding = 0
+        self._pad_unread = bool(flags & PADDED) and length > 0
+        self._end_stream = bool(flags & END_STREAM)
+        if not length:
+            self._data_ended()
+
+    def _payload(self, data: bytes, at: int, offset: int) -> int:
+        """Take the DATA frame's bytes from `data[at:]` (RFC 9113, section 6.1); returns where they end."""
+        size = len(data)
+        if self._pad_unread and at < size:
+            self._show(offset + at, data[at : at + 1])
+            self._pad_unread = False
+            self._left -= 1
+            self._padding = min(data[at], self._left)
+            at += 1
+        if at == size or not self._left:
+            return at
+        content = min(self._left - self._padding, size - at)
+        if content > 0:
+            self._calls.data(self._stream, self._way, offset + at, data[at : at + content], self._covers[self._way])
+        until = min(at + self._left, size)
+        self._left -= until - at
+        if not self._left:
+            self._data_ended()
+        return until
+
+    def _data_ended(self) -> None:
+        if not self._end_stream:
+            return
+        if self._way == "request":
+            self._calls.lose(self._stream, self._way)
+        else:
+            self._calls.close(self._stream)
+
+    def _other(self, frame: Frame, head: bytes) -> None:
+        """Show a frame that is not DATA, and take what it says."""
+        payload = frame.payload
+        at = frame.until - len(payload)
+        if frame.type in (HEADERS, CONTINUATION):
+            assert self._headers is not None
+            received = self._headers.feed(frame)
+            if not self._certain and not (frame.type == HEADERS and _believed(frame, received)):
+                payload = SPOILED * len(payload)
+            if received is not None:
+                self._received(received)
+        elif frame.type == RST_STREAM:
+            self._calls.close(frame.stream)
+        elif frame.type == GOAWAY:
+            payload = payload if self._certain else payload[:_GOAWAY_FIXED]
+        elif frame.type not in _PLAIN or not (self._certain or len(payload) <= MAX_UNCERTAIN):
+            payload = b""
+        self._show(at - FRAME_HEADER, head + payload)
+
+    def _received(self, received: Received) -> None:
+        if self._way == "response":
+            if received.end_stream:
+                self._calls.close(received.stream)
+            return
+        if not self._calls.known(received.stream):
+            self._calls.open(received.stream, None if received.block is None else _path(received.block))
+        if received.end_stream:
+            self._calls.lose(received.stream, self._way)
+
+
+def _path(block: Block) -> str | None:
+    for name, value in block.fields:
+        if name == b":path" and value[:1] == b"/":
+            return value.decode("ascii", "replace")
+    return None
+
+
+def _believed(frame: Frame, received: Received | None) -> bool:
+    """Whether a header block after an uncertain start is one: whole, decodable, and of fields that gRPC peers send."""
+    if not frame.flags & END_HEADERS or received is None or received.block is None:
+        return False
+    return all(
+        (name in _NAMES or name[:1] == b"\x00") and (value[:1] == b"\x00" or _printable(value))
+        for name, value in received.block.fields
+    )
+
+
+def _printable(value: bytes) -> bool:
+    return value.isascii() and value.decode("ascii").isprintable()
+
+
+def _length(head: bytes) -> int | None:
+    return int.from_bytes(head[1:], "big") if head[0] <= 1 else None
+
+
+def _clean(contents: Contents, path: str | None, way: Way, head: bytes, body: bytes) -> bytes:
+    if not head[0]:
+        return head + contents.clean(path, way, body)
+    packed = contents.clean_packed(path, way, body)
+    if packed is not None:
+        return head + packed
+    # Of the length it had, but no longer called compressed: bytes that no decompressor could read.
+    return b"\x00" + head[1:] + bytes(len(body))

@@ -1,0 +1,59 @@
+"""Answers that prove what they are, on an old connection where no method's name is known.
+
+Lists and states of pods say who they are twice, in metadata and in labels (`kuberuntime/labels.go`).
+Nothing else does.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from cri_api.v1 import api_pb2
+from google.protobuf.message import DecodeError
+
+from tracer.cri import NAME_LABEL, NAMESPACE_LABEL, UID_LABEL
+from tracer.redact.schema import Plan, plan_of
+
+CONTAINER_LABEL = "io.kubernetes.container.name"
+
+_ID = re.compile(r"[0-9a-f]{64}")
+
+
+def _sandbox(item: Any) -> bool:
+    labels, metadata = item.labels, item.metadata
+    return bool(
+        _ID.fullmatch(item.id)
+        and metadata.uid
+        and labels.get(UID_LABEL) == metadata.uid
+        and labels.get(NAME_LABEL) == metadata.name
+        and labels.get(NAMESPACE_LABEL) == metadata.namespace
+    )
+
+
+def _container(item: Any) -> bool:
+    labels = item.labels
+    named = item.metadata.name and labels.get(CONTAINER_LABEL) == item.metadata.name
+    return bool(_ID.fullmatch(item.id) and named and labels.get(UID_LABEL) and labels.get(NAME_LABEL))
+
+
+_Items = Callable[[Any], Iterable[Any]]
+
+_CANDIDATES: tuple[tuple[Any, _Items, Callable[[Any], bool]], ...] = (
+    (api_pb2.ListContainersResponse, lambda answer: answer.containers, _container),
+    (api_pb2.ListPodSandboxResponse, lambda answer: answer.items, _sandbox),
+    (api_pb2.ContainerStatusResponse, lambda answer: (answer.status,), _container),
+    (api_pb2.PodSandboxStatusResponse, lambda answer: (answer.status,), _sandbox),
+)
+
+
+def proven(body: bytes) -> Plan | None:
+    """The plan of an answer that can be nothing else, if `walk.secrets` finds it strict; None when not certain."""
+    for kind, items_of, fits in _CANDIDATES:
+        try:
+            answer = kind.FromString(body)
+        except DecodeError:
+            continue
+        items = list(items_of(answer))
+        if items and all(map(fits, items)):
+            return plan_of(kind.DESCRIPTOR)
+    return None

@@ -1,0 +1,226 @@
+"""Overwrites secrets in records, between a source and a file: same lengths, same order, and every message still parses.
+
+A record is held back until each of its bytes is decided, which takes until the messages in it are whole. Whatever
+cannot be decided stays overwritten.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from tracer.records import Data, Exec, Record
+from tracer.redact import process, ttrpc
+from tracer.redact.content import Contents, ContentStats
+from tracer.redact.cover import Cover
+from tracer.redact.grpc import Grpc
+from tracer.redact.ttrpc import Ttrpc
+from tracer.streams import Chunk, Ended, Gap, Item, Read, Streams, Way
+
+MAX_HELD_NS = 60_000_000_000
+"""A record is held no longer than this by the time of those behind it: a kubelet or runtime that stands still in the
+middle of a message does so for seconds in most of the incidents that end well, for ever in the others."""
+
+MAX_HELD_BYTES = 48 * 1024 * 1024
+"""Bytes of records held: both ends of a message of 16 MiB, and what else happens meanwhile."""
+
+RECORD_BYTES = 600
+"""What a held record costs besides its data (measured: the object, its numbers and its place in the queue)."""
+
+MAX_BEHIND = 256 * 1024
+"""Bytes kept of a direction for a reader that is behind; a unix socket's buffer holds 208 KiB (`wmem_default`)."""
+
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+"""Bytes kept of all connections, more than those of held records; beyond it readers that are behind are written without
+bytes."""
+
+MAX_COVERED_GAP = 1024 * 1024
+"""A longer gap is not filled with overwritten bytes: numbers in a record can be anything."""
+
+
+@dataclass(slots=True)
+class RedactStats:
+    """`given_up`: decisions forced before a message was whole; `unplaced`: reader's records that lost their bytes."""
+
+    records: int = 0
+    given_up: int = 0
+    unplaced: int = 0
+    held: int = 0  # now
+    contents: ContentStats = field(default_factory=ContentStats)
+
+
+class _Connection:
+    __slots__ = ("covers", "decoder")
+
+    def __init__(self, path: str, contents: Contents) -> None:
+        self.covers: dict[Way, Cover] = {"request": Cover(0), "response": Cover(0)}
+        self.decoder = (Ttrpc if ttrpc.spoken_at(path) else Grpc)(contents, self.covers)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A record in the queue. Its bytes are `[start, start + length)` of `cover`, None when it has none to wait for."""
+
+    record: Record
+    cover: Cover | None = None
+    start: int = 0
+    length: int = 0
+    connection: _Connection | None = None
+    way: Way = "request"
+
+
+class Redactor:
+    """Feed records, get those that are decided, in the order they came; `flush` at the end.
+
+    Call `expire` when time passes without records.
+    """
+
+    def __init__(self) -> None:
+        self._streams = Streams()
+        self._contents = Contents()
+        self.stats = RedactStats(contents=self._contents.stats)
+        self._connections: dict[str, _Connection] = {}
+        self._queue: deque[_Held] = deque()
+        self._held_bytes = 0
+        self._kept_bytes = 0  # of the covers of connections that have not ended
+
+    def feed(self, record: Record) -> list[Record]:
+        self.stats.records += 1
+        if isinstance(record, Data):
+            held = self._data(record)
+        else:
+            for item in self._streams.feed(record):
+                self._item(item)
+            held = _Held(process.clean(record) if isinstance(record, Exec) else record)
+        self._queue.append(held)
+        self._held_bytes += held.length + RECORD_BYTES
+        out: list[Record] = []
+        self._release(out)
+        while self._held_bytes > MAX_HELD_BYTES:
+            self._give_up(out)
+        self._expire(record.time, out)
+        if self._kept_bytes > MAX_KEPT_BYTES:
+            self._forget_kept()
+        return out
+
+    def expire(self, now: int) -> list[Record]:
+        """Records that were held for too long by now, decided or not; `now` is monotonic ns."""
+        out: list[Record] = []
+        self._expire(now, out)
+        return out
+
+    def flush(self) -> list[Record]:
+        """Every record still held."""
+        out: list[Record] = []
+        while self._queue:
+            self._give_up(out)
+        return out
+
+    # what the streams say
+
+    def _data(self, record: Data) -> _Held:
+        cover: Cover | None = None
+        read: Read | None = None
+        for item in self._streams.feed(record):
+            if isinstance(item, Read):
+                read = item
+            else:
+                cover = self._item(item) or cover
+        connection = self._connections.get(record.connection)
+        if not record.data or connection is None:
+            return _Held(record)
+        sent = record.direction == "send"
+        way: Way = "request" if sent == (record.side == "client") else "response"
+        if sent:
+            return _Held(record, cover or connection.covers[way], record.offset, len(record.data), connection, way)
+        if read is None:
+            self.stats.unplaced += 1
+            return _Held(record)
+        start = read.offset - record.length
+        return _Held(record, connection.covers[way], start, len(record.data), connection, way)
+
+    def _item(self, item: Item) -> Cover | None:
+        """Decode a chunk or a gap; returns the cover a chunk went to."""
+        if isinstance(item, Ended):
+            ended = self._connections.pop(item.connection, None)
+            if ended is not None:
+                for cover in ended.covers.values():
+                    self._end(cover)
+            return None
+        assert not isinstance(item, Read)
+        connection = self._connections.get(item.connection)
+        if connection is None:
+            peer = self._streams.known(item.connection)
+            connection = self._connections[item.connection] = _Connection(peer.path if peer else "", self._contents)
+        way, cover = item.way, connection.covers[item.way]
+        gap = item.length if isinstance(item, Gap) else 0
+        if cover.end != item.offset or gap > MAX_COVERED_GAP:
+            connection.decoder.give_up(way)
+            self._end(cover)
+            gap_end = item.offset + gap
+            cover = connection.covers[way] = Cover(gap_end)
+            gap = 0
+        length = len(item.data) if isinstance(item, Chunk) else gap
+        cover.extend(length)
+        self._kept_bytes += length
+        connection.decoder.feed(item)
+        return cover if isinstance(item, Chunk) else None
+
+    def _end(self, cover: Cover) -> None:
+        cover.ended = True
+        self._kept_bytes -= cover.end - cover.base
+
+    # the queue
+
+    def _release(self, out: list[Record]) -> None:
+        queue = self._queue
+        while queue:
+            held = queue[0]
+            cover = held.cover
+            if cover is not None and not cover.settled(held.start + held.length):
+                break
+            queue.popleft()
+            self._held_bytes -= held.length + RECORD_BYTES
+            record = held.record
+            if isinstance(record, Data) and record.data:
+                out.append(self._covered(record, held))
+            else:
+                out.append(record)
+        self.stats.held = len(queue)
+
+    def _covered(self, record: Data, held: _Held) -> Data:
+        cover = held.cover
+        data = b""
+        if cover is not None:
+            data = cover.take(held.start, held.length)
+            end = held.start + record.length
+            if record.direction == "send":
+                cover.sent = max(cover.sent, end)
+            else:
+                cover.read = max(cover.read, end)
+            if not cover.ended:
+                self._kept_bytes -= cover.forget(min(cover.sent, max(cover.read, cover.sent - MAX_BEHIND)))
+        return Data(
+            record.time, record.connection, record.side, record.direction, record.path, record.pid, record.tid,
+            record.comm, record.fd, record.offset, record.length, data, record.syscall,
+        )  # fmt: skip
+
+    def _expire(self, now: int, out: list[Record]) -> None:
+        while self._queue and now - self._queue[0].record.time > MAX_HELD_NS:
+            self._give_up(out)
+
+    def _give_up(self, out: list[Record]) -> None:
+        """Decide the oldest record held."""
+        held = self._queue[0]
+        cover, end = held.cover, held.start + held.length
+        if cover is not None and held.connection is not None and not cover.settled(end):
+            self.stats.given_up += 1
+            held.connection.decoder.give_up(held.way)
+            if not cover.settled(end):
+                # The reader is ahead of the sender, whose record is lost or late.
+                self.stats.unplaced += 1
+                held.cover = None
+        self._release(out)
+
+    def _forget_kept(self) -> None:
+        for connection in self._connections.values():
+            for cover in connection.covers.values():
+                self._kept_bytes -= cover.forget(cover.sent)

@@ -1,0 +1,84 @@
+"""Decides what may be seen of a ttrpc connection: containerd and its shims (ttrpc's PROTOCOL.md).
+
+A message is ten bytes of head (length, stream, type, flags) and a body; there is no handshake, and a peer that writes
+a message begins a write with it, so any write can be where a late start or a gap ends.
+"""
+
+from functools import partial
+
+from tracer.redact.content import Contents
+from tracer.redact.cover import Cover
+from tracer.redact.messages import Messages
+from tracer.redact.schema import Plan, Rule
+from tracer.redact.wire import LENGTH, VARINT
+from tracer.streams import Chunk, Gap, Way
+
+HEAD = 10
+MAX_BODY = 4 * 1024 * 1024  # ttrpc `messageLengthMax`
+
+_REQUEST, _RESPONSE, _DATA = 1, 2, 3
+_TYPES: dict[Way, tuple[int, int]] = {"request": (_REQUEST, _DATA), "response": (_RESPONSE, _DATA)}
+_FLAGS = 0x07  # remote closed, remote open, no data
+
+_STATUS = Plan("Status", {1 << 3 | VARINT: Rule.KEEP, 2 << 3 | LENGTH: Rule.OVERWRITE})
+_METADATA = Plan("KeyValue", {1 << 3 | LENGTH: Rule.KEEP, 2 << 3 | LENGTH: Rule.OVERWRITE})
+_BODIES = {
+    _REQUEST: Plan(
+        "Request",
+        {
+            1 << 3 | LENGTH: Rule.KEEP,  # service
+            2 << 3 | LENGTH: Rule.KEEP,  # method
+            3 << 3 | LENGTH: Rule.GUESS,  # payload
+            4 << 3 | VARINT: Rule.KEEP,  # timeout
+            5 << 3 | LENGTH: _METADATA,
+        },
+    ),
+    _RESPONSE: Plan("Response", {1 << 3 | LENGTH: _STATUS, 2 << 3 | LENGTH: Rule.GUESS}),
+}
+
+
+def spoken_at(path: str) -> bool:
+    """Whether ttrpc is spoken on a socket bound at `path`: containerd's event socket and the shims' sockets.
+
+    containerd 1.3 bound the shims' in the abstract namespace.
+    """
+    return path.endswith(".ttrpc") or "/s/" in path or path.startswith("@/containerd-shim/")
+
+
+class Ttrpc:
+    """Both directions of a connection."""
+
+    def __init__(self, contents: Contents, covers: dict[Way, Cover]) -> None:
+        self.covers = covers
+        self._contents = contents
+        self._messages = {way: self._begin(way) for way in _TYPES}
+
+    def _begin(self, way: Way) -> Messages:
+        return Messages(HEAD, partial(_length, way), self._clean)
+
+    def feed(self, item: Chunk | Gap) -> None:
+        way, cover = item.way, self.covers[item.way]
+        if isinstance(item, Gap):
+            self._messages[way] = self._begin(way)
+        else:
+            if self._messages[way].broken:
+                self._messages[way] = self._begin(way)
+            self._messages[way].feed(item.offset, item.data, cover)
+        first = self._messages[way].first
+        cover.decided = max(cover.decided, cover.end if first is None else first)
+
+    def give_up(self, way: Way) -> None:
+        cover = self.covers[way]
+        self._messages[way].give_up(cover)
+        cover.decided = cover.end
+
+    def _clean(self, head: bytes, body: bytes) -> bytes:
+        plan = _BODIES.get(head[8])
+        return head + (self._contents.guess(body) if plan is None else self._contents.follow(plan, body))
+
+
+def _length(way: Way, head: bytes) -> int | None:
+    length = int.from_bytes(head[:4], "big")
+    stream = int.from_bytes(head[4:8], "big")
+    believed = length <= MAX_BODY and stream and head[8] in _TYPES[way] and not head[9] & ~_FLAGS
+    return length if believed else None
