@@ -163,8 +163,10 @@ class Kubelet:
                 return self._waiting(call, time) or self._new(ContainersRun(call))
             return self._waiting(call, time)
         if method in ("ListContainerStats", "ListPodSandboxStats"):
-            self._untangle(changed)
+            self._untangle(call, changed)
             return self._waiting(call, time)
+        if method == "StopPodSandbox":
+            self._untangle(call, changed)
         if method == "ListImages":
             return self._new(ImagesRun(call))
         if method == "ContainerStatus":
@@ -230,10 +232,15 @@ class Kubelet:
             run.relist.interval = run.relist.start - self.relist.relist.start
         self.relist = run
 
-    def _untangle(self, changed: Changed) -> None:
-        """A sandbox list taken for a relist's, with a stats request behind it: it was the other run's."""
+    def _untangle(self, call: CriCall, changed: Changed) -> None:
+        """A sandbox list taken for a relist's, with a request behind it that only the other run makes: it was that's.
+
+        A stats request, or the stop of a sandbox that the list shows as not ready: garbage collection.
+        """
         for run in [run for run in self._runs if isinstance(run, RelistRun) and run.tentative]:
-            if run.ready is not None:
+            listed = run.calls[0].sandboxes or ()
+            dead = any(item.id == call.sandbox_id and not item.ready for item in listed)
+            if run.ready is not None and (call.method != "StopPodSandbox" or dead):
                 self._give_back(run, changed)
 
     def _give_back(self, run: RelistRun, changed: Changed) -> None:
