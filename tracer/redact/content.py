@@ -3,11 +3,12 @@
 import zlib
 from dataclasses import dataclass
 
-from tracer.redact import guess, walk
+from tracer.redact import guess
 from tracer.redact.cover import COVER
 from tracer.redact.messages import MAX_MESSAGE
 from tracer.redact.proof import proven
 from tracer.redact.schema import Plan, plan_for
+from tracer.redact.walk import Ranges, Walk
 from tracer.streams import Way
 
 MAX_MEMO_BYTES = 4 * 1024 * 1024
@@ -35,6 +36,7 @@ class Contents:
 
     def __init__(self) -> None:
         self.stats = ContentStats()
+        self._walk = Walk()
         self._memo: dict[tuple[Plan | str, bytes], bytes] = {}
         self._memo_bytes = 0
 
@@ -51,7 +53,7 @@ class Contents:
             self.stats.memoised += 1
             return known
         self.stats.known += 1
-        return self._remember(plan, body, walk.secrets(plan, body)[0])
+        return self._remember(plan, body, self._walk.secrets(plan, body)[0])
 
     def _unnamed(self, body: bytes, *, provable: bool) -> bytes:
         kind = "provable" if provable else "foreign"
@@ -61,7 +63,7 @@ class Contents:
             return known
         plan = proven(body) if provable else None
         if plan is not None:
-            found, strict = walk.secrets(plan, body)
+            found, strict = self._walk.secrets(plan, body)
             if strict:
                 self.stats.proven += 1
                 return self._remember(kind, body, found)
@@ -72,7 +74,7 @@ class Contents:
         """A message of which nothing is known."""
         return self._unnamed(body, provable=False)
 
-    def _remember(self, kind: Plan | str, body: bytes, found: walk.Ranges) -> bytes:
+    def _remember(self, kind: Plan | str, body: bytes, found: Ranges) -> bytes:
         clean = overwritten(body, found)
         size = len(body) + (0 if clean is body else len(body))
         if size <= MAX_MEMO_BYTES // 4:
@@ -92,7 +94,7 @@ class Contents:
         return packed
 
 
-def overwritten(data: bytes, found: walk.Ranges) -> bytes:
+def overwritten(data: bytes, found: Ranges) -> bytes:
     """The bytes with the ranges covered: text stays text."""
     if not found:
         return data

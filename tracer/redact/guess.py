@@ -92,10 +92,11 @@ def _kept(data: bytes, members: list[Field], i: int) -> bool:
         if _ID.fullmatch(data, begin, until) or _KEY.fullmatch(data, begin, until):
             return True
         # The type of a google.protobuf.Any.
-        return [member.tag for member in members[1:]] in ([], [_SECOND]) and bool(_TYPE.fullmatch(data, begin, until))
-    if tag != _SECOND or members[0].tag != _FIRST:
+        return [other for other, _, _ in members[1:]] in ([], [_SECOND]) and bool(_TYPE.fullmatch(data, begin, until))
+    first, first_begin, first_until = members[0]
+    if tag != _SECOND or first != _FIRST:
         return False
-    before = data[members[0].begin : members[0].end]
+    before = data[first_begin:first_until]
     if _ID.fullmatch(before):
         # A container and its sandbox, or a task and its exec (containerd draws exec ids like container ids).
         return bool(_ID.fullmatch(data, begin, until))

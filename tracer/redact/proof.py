@@ -47,7 +47,7 @@ _CANDIDATES: tuple[tuple[Any, _Items, Callable[[Any], bool]], ...] = (
 
 
 def proven(body: bytes) -> Plan | None:
-    """The plan of an answer that can be nothing else, if `walk.secrets` finds it strict; None when not certain."""
+    """The plan of an answer that can be nothing else, if `Walk.secrets` finds it strict; None when not certain."""
     for kind, items_of, fits in _CANDIDATES:
         try:
             answer = kind.FromString(body)
