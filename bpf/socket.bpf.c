@@ -35,6 +35,10 @@ struct scratch {
 	__u64 from_bytes;
 	__u32 program;
 	__u32 left; /* of the operation, to be captured */
+	__u32 trimmed; /* bytes of the operation that no record tells, by reason; counted with the record that covers them */
+	__u32 unreadable;
+	__u32 foreign;
+	__u32 padding;
 	struct opened_record opened;
 	struct closed_record closed;
 	struct data_record data;
@@ -53,16 +57,23 @@ static __always_inline bool ring_filled_beyond(__u64 bytes)
 	return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > bytes;
 }
 
-static __always_inline void flush(struct scratch *s)
+static __always_inline void flush(struct scratch *s, struct counters *counters)
 {
 	__u32 captured = s->data.captured;
 
 	if (captured > MOST_PAYLOAD)
 		return;
-	emit(&s->data, sizeof(s->data) + captured, s->program, s->data.length);
+	if (emit(&s->data, sizeof(s->data) + captured, s->program, s->data.length)) {
+		counters->trimmed_bytes += s->trimmed;
+		counters->unreadable_bytes += s->unreadable;
+		counters->foreign_bytes += s->foreign;
+	}
 	s->data.offset += s->data.length;
 	s->data.length = 0;
 	s->data.captured = 0;
+	s->trimmed = 0;
+	s->unreadable = 0;
+	s->foreign = 0;
 }
 
 /* Copies a segment, or a piece of it, to the record. Returns 1 when there is no more. */
@@ -100,16 +111,16 @@ static long copy_piece(__u32 step, __u32 *program)
 	s->left -= bytes;
 	s->data.length += bytes;
 	if (bpf_probe_read_user(s->payload + filled, bytes, (void *)(s->from - bytes))) {
-		counters->unreadable_bytes += bytes;
-		flush(s); /* what is captured are a record's first bytes, so a hole ends it */
+		s->unreadable += bytes;
+		flush(s, counters); /* what is captured are a record's first bytes, so a hole ends it */
 	} else {
 		s->data.captured = filled + bytes;
 		if (s->data.captured < FULL_PAYLOAD)
 			return !s->left;
-		flush(s);
+		flush(s, counters);
 	}
 	if (s->left && ring_filled_beyond(ring_bytes / 4 * 3)) {
-		counters->trimmed_bytes += s->left;
+		s->trimmed += s->left;
 		s->left = 0;
 	}
 	return !s->left;
@@ -119,18 +130,18 @@ static long copy_piece(__u32 step, __u32 *program)
  * How much of an operation to capture. When the reader does not keep up, first what was received is left out (the
  * sender's record has the same bytes), then the rest of long sends; only a full ring refuses records.
  */
-static __always_inline __u32 payload_limit(__u32 program, __u32 bytes, struct counters *counters)
+static __always_inline __u32 payload_limit(struct scratch *s, __u32 bytes)
 {
 	__u32 limit = bytes < OPERATION_PAYLOAD ? bytes : OPERATION_PAYLOAD;
 
-	if (program == PROGRAM_RECEIVE) {
+	if (s->program == PROGRAM_RECEIVE) {
 		if (bytes > receive_payload)
 			bytes = receive_payload;
 		limit = ring_filled_beyond(ring_bytes / 2) ? 0 : bytes;
 	} else if (limit > PRESSED_PAYLOAD && ring_filled_beyond(ring_bytes / 4 * 3)) {
 		limit = PRESSED_PAYLOAD;
 	}
-	counters->trimmed_bytes += bytes - limit;
+	s->trimmed = bytes - limit;
 	return limit;
 }
 
@@ -139,26 +150,32 @@ static __always_inline void capture(struct sock *sk, struct scratch *s, __u32 by
 	__u64 end = s->data.offset + bytes;
 	__u32 program = s->program;
 
-	s->left = payload_limit(program, bytes, counters);
+	s->left = 0;
+	s->trimmed = 0;
+	s->unreadable = 0;
+	s->foreign = 0;
 	s->next_segment = 0;
 	s->from_bytes = 0;
 	s->data.length = 0;
 	s->data.captured = 0;
 	if (!read_arguments(&s->call, sk)) {
-		counters->foreign_bytes += bytes;
-		s->left = 0;
-	} else if (!s->call.iov) {
-		s->from = s->call.buffer.base;
-		s->from_bytes = s->call.buffer.length;
+		s->foreign = bytes;
+	} else {
+		s->left = payload_limit(s, bytes);
+		if (!s->call.iov) {
+			s->from = s->call.buffer.base;
+			s->from_bytes = s->call.buffer.length;
+		}
 	}
 	s->data.fd = s->call.fd;
 	s->data.syscall = s->call.syscall;
-	/* Each step ends a segment or copies a whole piece. */
-	if (s->left)
+	/* Each step ends a segment or copies a whole piece; one is enough as a rule. */
+	if (s->left && !copy_piece(0, &program))
 		bpf_loop(UIO_MAXIOV + s->left / PIECE + 1, copy_piece, &program, 0);
+	s->unreadable += s->left; /* the vector itself could not be read */
 	s->data.length = end - s->data.offset;
 	if (s->data.length)
-		flush(s);
+		flush(s, counters);
 }
 
 /* The end of a wanted connection, or nothing. The order of the tests is the price every other socket pays. */

@@ -1,0 +1,115 @@
+"""Ring buffer bytes become records."""
+
+from platform import machine
+
+import pytest
+
+from tracer.kernel import decoder, layouts
+from tracer.kernel.decoder import Decoder
+from tracer.records import Closed, Data, Exec, Exit, Opened
+
+
+def head(kind, side=0, direction=0, *, time=7, pid=100, tid=101, comm=b"kubelet"):
+    return time, pid, tid, comm, kind, side, direction
+
+
+def opened(number, path=b"/run/a.sock\0", side=0, length=None):
+    values = *head(layouts.RECORD_OPENED, side), number, len(path) if length is None else length, path
+    return layouts.OPENED.compiled().pack(*values)
+
+
+def data(number, payload=b"", *, side=0, direction=0, offset=0, length=None, fd=5, syscall=1):
+    values = number, offset, len(payload) if length is None else length, len(payload), fd, syscall
+    return layouts.DATA.compiled().pack(*head(layouts.RECORD_DATA, side, direction), *values) + payload
+
+
+def executed(argv, env=b""):
+    return (
+        layouts.EXEC.compiled().pack(*head(layouts.RECORD_EXEC, comm=b"bridge"), 50, len(argv), len(env)) + argv + env
+    )
+
+
+@pytest.fixture
+def decode():
+    return Decoder("run-").decode
+
+
+def test_opened_names_the_connection_and_the_path_as_bound(decode):
+    assert decode(opened(3, side=1)) == Opened(7, "run-3", "server", "/run/a.sock", 100, "kubelet")
+
+
+@pytest.mark.parametrize(
+    ("raw", "length", "path"),
+    [
+        (b"/" + b"p" * 106 + b"\0", 108, "/" + "p" * 106),
+        (b"/" + b"p" * 107 + b"\0", 109, "/" + "p" * 107),
+        (b"\0name", 5, "@name"),
+        (b"\0na\0me", 6, "@na\\0me"),
+        (b"/tmp/\xff\0", 7, "/tmp/\\xff"),
+    ],
+)
+def test_paths_end_at_nul_or_length_and_abstract_names_at_their_length(decode, raw, length, path):
+    assert decode(opened(1, raw, length=length)).path == path
+
+
+def test_data_has_the_path_of_its_connection(decode):
+    decode(opened(3))
+    decode(opened(4, b"/run/b.sock\0"))
+    assert decode(data(3, b"bytes", offset=40, length=9)) == Data(
+        7, "run-3", "client", "send", "/run/a.sock", 100, 101, "kubelet", 5, 40, 9, b"bytes", decode(data(3)).syscall
+    )
+    received = decode(data(4, side=1, direction=1))
+    assert (received.path, received.side, received.direction) == ("/run/b.sock", "server", "recv")
+
+
+def test_read_and_write_need_no_mention_of_the_system_call(decode):
+    read, write = decoder.READ_AND_WRITE[machine()]
+    assert [decode(data(1, syscall=each)).syscall for each in (read, write, 46, -1)] == [None, None, 46, -1]
+
+
+def test_data_of_a_forgotten_connection_keeps_its_id_but_has_no_path(decode):
+    decode(opened(1))
+    for number in range(2, decoder.CONNECTIONS + 2):
+        decode(opened(number))
+    first, last = decode(data(1)), decode(data(2))
+    assert (first.connection, first.path) == ("run-1", "")
+    assert (last.connection, last.path) == ("run-2", "/run/a.sock")
+
+
+def test_a_connection_in_use_is_not_the_one_forgotten(decode):
+    for number in range(1, decoder.CONNECTIONS + 1):
+        decode(opened(number))
+    decode(data(1))
+    decode(opened(decoder.CONNECTIONS + 1))
+    assert decode(data(1)).path == "/run/a.sock"
+    assert decode(data(2)).path == ""
+
+
+def test_closed(decode):
+    raw = layouts.CLOSED.compiled().pack(*head(layouts.RECORD_CLOSED, 1), 9, 104)
+    assert decode(raw) == Closed(7, "run-9", "server", 100, 104)
+
+
+def test_exec_has_arguments_and_only_the_cni_variables(decode):
+    env = b"CNI_COMMAND=ADD\0CNI_ARGS=A=1;B=2\0CNI_PATH=/opt\0CNI_SECRET=x\0"
+    record = decode(executed(b"/opt/cni/bin/bridge\0\0last\0", env))
+    variables = {"CNI_COMMAND": "ADD", "CNI_ARGS": "A=1;B=2"}
+    assert record == Exec(7, 100, 50, "bridge", ["/opt/cni/bin/bridge", "", "last"], variables)
+
+
+def test_exec_keeps_an_argument_that_was_cut(decode):
+    assert decode(executed(b"sh\0-c\0sleep 1; echo cut he")).argv == ["sh", "-c", "sleep 1; echo cut he"]
+
+
+def test_exec_without_arguments(decode):
+    assert decode(executed(b"")).argv == []
+
+
+def test_exit(decode):
+    raw = layouts.EXIT.compiled().pack(*head(layouts.RECORD_EXIT), 50, 0x8B)
+    assert decode(raw) == Exit(7, 100, 50, "kubelet", 0x8B)
+
+
+def test_names_are_text_whatever_bytes_they_have(decode):
+    raw = layouts.EXIT.compiled().pack(*head(layouts.RECORD_EXIT, comm=b"\xfe)(\0rest"), 50, 0)
+    assert decode(raw).comm == "\\xfe)("
