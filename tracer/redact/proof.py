@@ -11,10 +11,12 @@ from typing import Any
 from cri_api.v1 import api_pb2
 from google.protobuf.message import DecodeError
 
-from tracer.cri import NAME_LABEL, NAMESPACE_LABEL, UID_LABEL
 from tracer.redact.schema import Plan, plan_of
 
-CONTAINER_LABEL = "io.kubernetes.container.name"
+_UID_LABEL = "io.kubernetes.pod.uid"
+_NAME_LABEL = "io.kubernetes.pod.name"
+_NAMESPACE_LABEL = "io.kubernetes.pod.namespace"
+_CONTAINER_LABEL = "io.kubernetes.container.name"
 
 _ID = re.compile(r"[0-9a-f]{64}")
 
@@ -24,16 +26,16 @@ def _sandbox(item: Any) -> bool:
     return bool(
         _ID.fullmatch(item.id)
         and metadata.uid
-        and labels.get(UID_LABEL) == metadata.uid
-        and labels.get(NAME_LABEL) == metadata.name
-        and labels.get(NAMESPACE_LABEL) == metadata.namespace
+        and labels.get(_UID_LABEL) == metadata.uid
+        and labels.get(_NAME_LABEL) == metadata.name
+        and labels.get(_NAMESPACE_LABEL) == metadata.namespace
     )
 
 
 def _container(item: Any) -> bool:
     labels = item.labels
-    named = item.metadata.name and labels.get(CONTAINER_LABEL) == item.metadata.name
-    return bool(_ID.fullmatch(item.id) and named and labels.get(UID_LABEL) and labels.get(NAME_LABEL))
+    named = item.metadata.name and labels.get(_CONTAINER_LABEL) == item.metadata.name
+    return bool(_ID.fullmatch(item.id) and named and labels.get(_UID_LABEL) and labels.get(_NAME_LABEL))
 
 
 _Items = Callable[[Any], Iterable[Any]]

@@ -11,7 +11,6 @@ from typing import Any, Union
 from cri_api.v1 import api_pb2
 from google.protobuf.descriptor import FieldDescriptor
 
-from tracer.cri import METHODS
 from tracer.redact.wire import FIXED32, FIXED64, LENGTH, VARINT
 from tracer.streams import Way
 
@@ -113,6 +112,17 @@ def _wires(member: Any) -> tuple[int, ...]:
     return (wire, LENGTH) if member.is_repeated else (wire,)
 
 
+_LISTED = {
+    "StreamPodSandboxes": "ListPodSandbox",
+    "StreamContainers": "ListContainers",
+    "StreamContainerStats": "ListContainerStats",
+    "StreamPodSandboxStats": "ListPodSandboxStats",
+    "StreamPodSandboxMetrics": "ListPodSandboxMetrics",
+    "StreamImages": "ListImages",
+}
+"""KEP-5825: messages of a streamed list have the same fields as those of the list call."""
+
+
 @lru_cache(maxsize=512)
 def plan_for(path: str | None, way: Way) -> Plan | None:
     """The plan of a CRI method's request or response; None when the method is not known or not of the CRI.
@@ -123,11 +133,9 @@ def plan_for(path: str | None, way: Way) -> Plan | None:
         return None
     service, _, method = path[1:].rpartition("/")
     package, _, name = service.rpartition(".")
-    if package not in ("runtime.v1", "runtime.v1alpha2") or METHODS.get(method) != name:
+    if package not in ("runtime.v1", "runtime.v1alpha2") or name not in api_pb2.DESCRIPTOR.services_by_name:
         return None
-    if method.startswith("Stream"):
-        # KEP-5825: the same items in the same field as the answer of the list call, filters alike.
-        method = "List" + method.removeprefix("Stream")
-        method = "ListPodSandbox" if method == "ListPodSandboxes" else method
-    described = api_pb2.DESCRIPTOR.services_by_name[name].methods_by_name[method]
-    return plan_of(described.input_type if way == "request" else described.output_type)
+    known = api_pb2.DESCRIPTOR.services_by_name[name].methods_by_name.get(_LISTED.get(method, method))
+    if known is None:
+        return None
+    return plan_of(known.input_type if way == "request" else known.output_type)
