@@ -108,7 +108,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	s = scratch_of(PROGRAM_EXEC);
 	if (!s || !mm)
 		return 0;
-	describe(&s->exec.head, task, RECORD_EXEC);
+	describe(&s->exec.head, RECORD_EXEC);
 	s->exec.ppid = task->real_parent->tgid;
 	bytes = mm->arg_end - mm->arg_start;
 	if (bytes > ARGV_BYTES)
@@ -140,7 +140,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	s = scratch_of(PROGRAM_EXIT);
 	if (!s)
 		return 0;
-	describe(&s->exit.head, task, RECORD_EXIT);
+	describe(&s->exit.head, RECORD_EXIT);
 	s->exit.ppid = task->real_parent->tgid;
 	s->exit.status = signal->flags & SIGNAL_GROUP_EXIT ? signal->group_exit_code : task->group_leader->exit_code;
 	emit(&s->exit, sizeof(s->exit), PROGRAM_EXIT, 0);

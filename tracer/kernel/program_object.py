@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Self
 
 from tracer.errors import KernelError, TracerError
 from tracer.kernel.btf import Btf, parse_btf
-from tracer.kernel.layouts import check_layouts
 from tracer.kernel.libbpf import MESSAGES, LinkHandle, MapHandle, ObjectHandle, OpenOptions, ProgramHandle, library
 
 BPF_ANY = 0
@@ -57,7 +55,7 @@ class ProgramObject:
     """Programs and maps of one .bpf.o file. `close` detaches the programs and frees everything."""
 
     def __init__(self, name: str, image: bytes) -> None:
-        """Parses; touches no kernel. Raises KernelError when libbpf refuses, TracerError when structures differ."""
+        """Parses; touches no kernel. Raises KernelError when libbpf refuses."""
         lib = library()
         options = OpenOptions(ctypes.sizeof(OpenOptions), name.encode())
         self.name = name
@@ -67,7 +65,6 @@ class ProgramObject:
         if not self._handle:
             raise KernelError(f"open BPF object {name}", ctypes.get_errno(), MESSAGES.take())
         self.btf = self._read_btf()
-        check_layouts(name, self.btf.structs)
 
     @classmethod
     def shipped(cls, name: str, architecture: str | None = None) -> Self:
@@ -161,12 +158,12 @@ class ProgramObject:
 
 
 def refusal(log: str) -> str:
-    """The line of libbpf's and the verifier's text that says why: the verifier's last words, else the last line."""
+    """The line of libbpf's and the verifier's text that says why: the verifier's last words, else the first line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    with suppress(StopIteration):
-        end = next(n for n, line in enumerate(lines) if line.startswith(("verification time", "processed ")))
-        return lines[end - 1]
-    return lines[-1] if lines else ""
+    for number, line in enumerate(lines):
+        if line.startswith(("verification time", "processed ")):
+            return lines[number - 1]
+    return lines[0].removeprefix("libbpf: ") if lines else ""
 
 
 def _check(op: str, result: int) -> int:

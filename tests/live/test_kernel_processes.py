@@ -1,0 +1,189 @@
+"""What the runtime's descendants execute and how they end, and nothing of anybody else."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tracer.kernel.source import KernelSource
+from tracer.records import Exec, Exit
+
+# A runtime: serves the socket given, and runs each command it is sent, from a thread as Go programs do.
+RUNTIME = """
+import json, os, socket, subprocess, sys, threading
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print("ready", flush=True)
+end = listener.accept()[0]
+while request := end.recv(65536):
+    command, env = json.loads(request)
+    worker = threading.Thread(target=subprocess.run, args=(command,), kwargs={"env": {**os.environ, **env}})
+    worker.start()
+    worker.join()
+    end.send(b"done")
+"""
+
+
+class Runtime:
+    """A process whose children are a runtime's, because it serves a wanted socket."""
+
+    def __init__(self, path: Path, source: KernelSource) -> None:
+        self._source = source
+        self._process = subprocess.Popen([sys.executable, "-c", RUNTIME, str(path)], stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+        self._client = socket.socket(socket.AF_UNIX)
+        self._client.connect(str(path))
+        self._family = {self.pid}
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def request(self, *command: str, env: dict[str, str] | None = None) -> None:
+        """Has a command run to its end."""
+        self._client.send(json.dumps([command, env or {}]).encode())
+        assert self._client.recv(10) == b"done"
+
+    def run(self, *command: str, env: dict[str, str] | None = None) -> list[Exec | Exit]:
+        """What was told of a command and its descendants; other tests' containers may run on the machine meanwhile."""
+        self.request(*command, env=env)
+        found = []
+        for each in self._source.drain():
+            if isinstance(each, Exec | Exit) and {each.pid, each.ppid} & self._family:
+                self._family.add(each.pid)
+                found.append(each)
+        return found
+
+    def close(self) -> None:
+        self._client.close()
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[KernelSource]:
+    with KernelSource([f"{tmp_path}/s.sock"]) as tracing:
+        assert all(probe.attached for probe in tracing.probes), tracing.probes
+        yield tracing
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, source: KernelSource) -> Iterator[Runtime]:
+    running = Runtime(tmp_path / "s.sock", source)
+    yield running
+    running.close()
+
+
+def within(seconds: float, what: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_command_is_told_with_its_arguments_parent_and_exit_status(runtime):
+    executed, ended = runtime.run("/bin/sh", "-c", "exit 7", "", "last one")
+    assert isinstance(executed, Exec)
+    assert executed.argv == ["/bin/sh", "-c", "exit 7", "", "last one"]
+    assert (executed.ppid, executed.comm, executed.env) == (runtime.pid, "sh", {})
+    assert isinstance(ended, Exit)
+    assert (ended.pid, ended.ppid, ended.comm, ended.code) == (executed.pid, runtime.pid, "sh", 7 << 8)
+    assert executed.time < ended.time < time.monotonic_ns()
+
+
+def test_only_the_five_cni_variables_of_an_environment_are_told(runtime):
+    cni = {
+        "CNI_COMMAND": "ADD",
+        "CNI_CONTAINERID": "c" * 64,
+        "CNI_NETNS": "/var/run/netns/cni-1",
+        "CNI_IFNAME": "eth0",
+        "CNI_ARGS": "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + "p" * 253,
+    }
+    others = {f"VARIABLE_{n}": "planted-secret" * 10 for n in range(300)}
+    executed = runtime.run(
+        "/bin/true", env={**others, **cni, "CNI_PATH": "/opt/cni/bin", "CNI_TOKEN": "planted-secret"}
+    )[0]
+    assert isinstance(executed, Exec)
+    assert executed.env == cni
+
+
+def test_arguments_are_cut_at_four_kib(runtime):
+    executed = runtime.run("/bin/true", "a" * 3000, "b" * 3000)[0]
+    assert isinstance(executed, Exec)
+    assert executed.argv == ["/bin/true", "a" * 3000, "b" * (4096 - 3000 - len("/bin/true") - 2)]
+
+
+def test_death_by_signal_is_a_wait_status(runtime):
+    assert runtime.run("/bin/sh", "-c", "kill -9 $$")[-1].code == signal.SIGKILL
+
+
+def test_a_process_of_several_threads_ends_once_with_the_status_given(runtime):
+    program = "import threading, os, time; threading.Thread(target=lambda: os._exit(3)).start(); time.sleep(60)"
+    executed, ended = runtime.run(sys.executable, "-c", program)
+    assert (ended.pid, ended.code) == (executed.pid, 3 << 8)
+
+
+def test_a_process_given_to_init_at_once_is_still_the_runtimes(runtime, source):
+    argv = ["/bin/true", f"orphan of {runtime.pid}"]
+    runtime.run("/bin/sh", "-c", f"(sleep 0.2; exec {argv[0]} '{argv[1]}') & exit 0")
+    told = []
+
+    def orphan_executed() -> bool:
+        told.extend(each for each in source.drain() if isinstance(each, Exec) and each.argv == argv)
+        return bool(told)
+
+    assert within(5, orphan_executed)
+    assert told[0].ppid != runtime.pid
+
+
+def test_what_others_execute_is_not_told(runtime, source):
+    before = runtime.run("/bin/true")
+    done = subprocess.Popen(["/bin/true", "not the runtime's"])
+    done.wait()
+    records = source.drain()
+    assert len(before) == 2
+    assert done.pid not in {each.pid for each in records if isinstance(each, Exec | Exit)}
+
+
+def test_a_containers_own_program_is_told_but_not_what_it_starts(runtime):
+    """Entering another mount namespace is what runc does last before it executes the container's program."""
+    records = runtime.run("unshare", "-m", "/bin/sh", "-c", "/bin/true inside; exit 5")
+    assert [each.argv[0] for each in records if isinstance(each, Exec)] == ["unshare", "/bin/sh"]
+    assert [(each.comm, each.code) for each in records if isinstance(each, Exit)] == [("sh", 5 << 8)]
+
+
+def test_shims_that_run_already_are_followed(tmp_path):
+    shim = tmp_path / "containerd-shim-runc-v2"
+    shutil.copy("/bin/dash", shim)
+    script = "sleep 600 & echo $!; read go; kill $!; wait; /bin/true later; read end"
+    process = subprocess.Popen([shim, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    container = int(process.stdout.readline())
+    assert within(5, lambda: Path(f"/proc/{container}/comm").read_text() == "sleep\n")
+    with KernelSource([f"{tmp_path}/s.sock"]) as source:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        told = []
+
+        def later_ended() -> bool:
+            told.extend(each for each in source.drain() if process.pid in (each.pid, each.ppid))
+            return len(told) >= 3
+
+        assert within(5, later_ended)
+        process.communicate("end\n")
+    first, second, third = told
+    assert (first.pid, first.code) == (container, signal.SIGTERM)
+    assert second.argv == ["/bin/true", "later"]
+    assert (third.pid, third.code) == (second.pid, 0)
+    assert os.WIFEXITED(third.code)
