@@ -75,6 +75,12 @@ class HeaderStats:
     forgotten: int = 0
 
 
+class _Unknown(bytes):
+    """Name or value of an older entry; its type tells it from one that a peer sent."""
+
+    __slots__ = ()
+
+
 class _JoinedTable(HeaderTable):
     """hpack's table, but an index beyond the known entries yields the identity of an older entry."""
 
@@ -91,7 +97,8 @@ class _JoinedTable(HeaderTable):
         entry = self.added - position - 1
         if entry >= 0:
             raise InvalidTableIndex(f"entry {entry} was evicted")
-        return (_UNKNOWN + b"%d" % entry, _UNKNOWN + b"%d" % entry)
+        mark = _Unknown(_UNKNOWN + b"%d" % entry)
+        return (mark, mark)
 
     def add(self, name: bytes, value: bytes) -> None:
         self.added += 1
@@ -169,12 +176,11 @@ class Headers:
         table = self._table
         before = (table.added, table.maxsize)
         try:
-            raw = self._decoder.decode(block, raw=True)
+            result = self._block(self._decoder.decode(block, raw=True))
         except (HPACKError, IndexError, ValueError):
             self.stats.malformed += 1
             self.forget()
             return None
-        result = self._block(raw)
         if (table.added, table.maxsize) != before:
             # Indices mean something else now.
             self._memo.clear()
@@ -185,6 +191,9 @@ class Headers:
         return result
 
     def _block(self, raw: Iterable[Any]) -> Block:
+        raw = list(raw)
+        if any(text[:1] == _UNKNOWN and not isinstance(text, _Unknown) for field in raw for text in field):
+            raise ValueError("a peer sent NUL")  # RFC 9113, section 8.2.1: malformed
         fields = tuple((bytes(name), bytes(value)) for name, value in raw)
         old = tuple(
             (i, Old(self.epoch, int(value[1:]))) for i, (_, value) in enumerate(fields) if value[:1] == _UNKNOWN
