@@ -10,14 +10,15 @@ class Cover:
     What leaves the redactor is taken from here and never from a record, so a byte that no decoder vouched for cannot.
     """
 
-    __slots__ = ("_bytes", "base", "decided", "ended", "read", "sent")
+    __slots__ = ("_bytes", "base", "decided", "ended", "placed", "read", "sent")
 
     def __init__(self, base: int) -> None:
         self.base = base
         self.decided = base
         self.ended = False
         self.sent = base  # everything before it left as the sender's record
-        self.read = base  # ... and as the reader's
+        self.read = base  # ... and as the reader's, if `placed`
+        self.placed = False
         self._bytes = bytearray()
 
     @property

@@ -6,7 +6,7 @@ from tracer.records import Exec
 
 TOOLS = frozenset({
     "containerd", "containerd-shim", "containerd-shim-runc-v1", "containerd-shim-runc-v2", "crio", "conmon", "conmonrs",
-    "runc", "crun", "youki", "runsc", "pinns", "iptables", "ip6tables", "unpigz", "gzip",
+    "runc", "crun", "youki", "runsc", "pinns", "iptables", "ip6tables", "unpigz",
 })  # fmt: skip
 """Programs of a runtime, whose arguments are ids, paths and verbs. A container's own programs descend from the shim as
 well; their arguments are theirs."""

@@ -13,7 +13,7 @@ from tracer.redact.content import Contents, ContentStats
 from tracer.redact.cover import Cover
 from tracer.redact.grpc import Grpc
 from tracer.redact.ttrpc import Ttrpc
-from tracer.streams import Chunk, Ended, Gap, Item, Read, Streams, Way
+from tracer.streams import MAX_PLACING_BYTES, Chunk, Ended, Gap, Item, Read, Streams, Way
 
 MAX_HELD_NS = 60_000_000_000
 """A record is held no longer than this by the time of those behind it: a kubelet or runtime that stands still in the
@@ -26,7 +26,8 @@ RECORD_BYTES = 600
 """What a held record costs besides its data (measured: the object, its numbers and its place in the queue)."""
 
 MAX_BEHIND = 256 * 1024
-"""Bytes kept of a direction for a reader that is behind; a unix socket's buffer holds 208 KiB (`wmem_default`)."""
+"""Bytes kept of a direction for a reader that is behind; a unix socket's buffer holds 208 KiB (`wmem_default`). While
+the reader's place is not known they are as many as `Streams` looks through for it."""
 
 MAX_KEPT_BYTES = 64 * 1024 * 1024
 """Bytes kept of all connections, more than those of held records; beyond it readers that are behind are written without
@@ -195,9 +196,10 @@ class Redactor:
             if record.direction == "send":
                 cover.sent = max(cover.sent, end)
             else:
-                cover.read = max(cover.read, end)
+                cover.read, cover.placed = max(cover.read, end), True
             if not cover.ended:
-                self._kept_bytes -= cover.forget(min(cover.sent, max(cover.read, cover.sent - MAX_BEHIND)))
+                behind = MAX_BEHIND if cover.placed else MAX_PLACING_BYTES
+                self._kept_bytes -= cover.forget(min(cover.sent, max(cover.read, cover.sent - behind)))
         return Data(
             record.time, record.connection, record.side, record.direction, record.path, record.pid, record.tid,
             record.comm, record.fd, record.offset, record.length, data, record.syscall,
