@@ -9,13 +9,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from tracer.errors import TracerError
+
+if TYPE_CHECKING:
+    from tracer.capture import CaptureWriter
+    from tracer.records import Record
 
 log = logging.getLogger("criscope")
 
@@ -115,7 +119,7 @@ def record(
 ) -> None:
     """Record what the sockets carry into a capture; secrets in it are overwritten. Needs root."""
     from tracer.capture import CaptureWriter  # noqa: PLC0415
-    from tracer.kernel.source import WHOLE, KernelSource  # noqa: PLC0415
+    from tracer.kernel.source import DRAIN_SECONDS, WHOLE, KernelSource  # noqa: PLC0415
     from tracer.redact import Redactor  # noqa: PLC0415
 
     end = time.monotonic() + seconds if seconds else None
@@ -127,22 +131,22 @@ def record(
         redactor = Redactor()
         with source, CaptureWriter(output, source.realtime_offset_ns, overwrite=force) as writer:
             log.info("recording to %s; Ctrl-C ends it", output)
-            for record_ in _until(source, stopped, end):
-                for safe in redactor.feed(record_):
-                    writer.write(safe)
-            for safe in redactor.flush():
-                writer.write(safe)
+            while not stopped.is_set() and (end is None or time.monotonic() < end):
+                found = source.drain()
+                _write(writer, [safe for each in found for safe in redactor.feed(each)])
+                if not found:
+                    _write(writer, redactor.expire(time.monotonic_ns()))
+                    stopped.wait(DRAIN_SECONDS)
+            _write(writer, [safe for each in source.drain() for safe in redactor.feed(each)])
+            _write(writer, redactor.flush())
             lost = source.counters().get("lost_records", 0)
         log.info("%d records, %d lost, %d bytes in %s", writer.records, lost, output.stat().st_size, output)
 
 
-def _until(source: Any, stopped: threading.Event, end: float | None) -> Iterator[Any]:
-    while not stopped.is_set() and (end is None or time.monotonic() < end):
-        found = source.drain()
-        yield from found
-        if not found:
-            stopped.wait(0.05)
-    yield from source.drain()
+def _write(writer: "CaptureWriter", records: "list[Record]") -> None:
+    for record_ in records:
+        writer.write(record_)
+    writer.tick()
 
 
 @app.command()

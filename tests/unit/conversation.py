@@ -109,7 +109,12 @@ class Conversation:
 
     def fail(self, stream: int, status: int, text: str) -> None:
         """Trailers only."""
-        fields = [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", str(status)), ("grpc-message", text)]
+        fields = [
+            (":status", "200"),
+            ("content-type", "application/grpc"),
+            ("grpc-status", str(status)),
+            ("grpc-message", text),
+        ]
         self.write("server", self.headers(stream, self.server.encode(fields), end=True))
 
     def call(self, method: str, message: bytes = b"", answer: bytes = b"", **options: str) -> int:
@@ -147,7 +152,10 @@ def goaway(last: int) -> bytes:
 
 def chatter() -> bytes:
     """What grpc-go sends after each DATA frame it receives."""
-    return WindowUpdateFrame(0, window_increment=7).serialize() + PingFrame(0, opaque_data=b"\x02\x04\x10\x10\x09\x0e\x07\x07").serialize()
+    return (
+        WindowUpdateFrame(0, window_increment=7).serialize()
+        + PingFrame(0, opaque_data=b"\x02\x04\x10\x10\x09\x0e\x07\x07").serialize()
+    )
 
 
 __all__ = [

@@ -244,7 +244,11 @@ def split(records, cuts):
             size = min(next(cuts, 1 << 20), record.length - at)
             out.append(
                 dataclasses.replace(
-                    record, offset=record.offset + at, length=size, data=record.data[at : at + size], time=record.time + at
+                    record,
+                    offset=record.offset + at,
+                    length=size,
+                    data=record.data[at : at + size],
+                    time=record.time + at,
                 )
             )
             at += size

@@ -1,0 +1,145 @@
+"""What the routes answer over a real capture."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.replayed import replayed, truth
+from tracer.api import models
+
+DOCS = Path(__file__).parents[3] / "docs"
+LISTS = {
+    "calls": (models.Calls, "calls"),
+    "relists": (models.Relists, "relists"),
+    "pleg-events": (models.PlegEvents, "pleg_events"),
+    "sync-passes": (models.SyncPasses, "sync_passes"),
+}
+
+
+def everything(get, path, **query):
+    """All items, page by page."""
+    items, cursor = [], None
+    while True:
+        page = get(path, **query, **({"cursor": cursor} if cursor else {}))
+        items += page["items"]
+        cursor = page["next"]
+        if cursor is None:
+            return items
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_pages_give_each_row_of_the_replay_once_newest_first(get, path):
+    found = everything(get, f"/api/v1/{path}", limit=7)
+    expected = replayed("truth")[LISTS[path][1]]
+    assert sorted(item["id"] for item in found) == sorted(item["id"] for item in expected)
+    starts = [item.get("start", item.get("time")) for item in found]
+    assert starts == sorted(starts, reverse=True)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_answers_are_what_the_openapi_document_says(get, path):
+    page = get(f"/api/v1/{path}", limit=1000)
+    LISTS[path][0].model_validate(page)
+    assert page["items"]
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_one_item_is_found_by_its_id(get, path):
+    item = get(f"/api/v1/{path}", limit=1)["items"][0]
+    assert get(f"/api/v1/{path}/{item['id']}") == item
+
+
+def test_calls_are_filtered_by_method_status_pod_and_activity(get):
+    expected = replayed("truth")["calls"]
+
+    def ids(**query):
+        return {item["id"] for item in everything(get, "/api/v1/calls", **query)}
+
+    assert ids(method="RunPodSandbox") == {c["id"] for c in expected if c["method"] == "RunPodSandbox"}
+    assert ids(status="UNIMPLEMENTED") == {c["id"] for c in expected if c["status"] == "UNIMPLEMENTED"}
+    assert ids(activity="sync") == {c["id"] for c in expected if c["activity"]["kind"] == "sync"}
+    assert ids(pod="app1-node1", namespace="default") == {
+        c["id"] for c in expected if c["pod"] and c["pod"]["name"] == "app1-node1"
+    }
+    assert ids(min_duration=0.05) == {c["id"] for c in expected if c["duration_seconds"] >= 0.05}
+    assert ids(pod="nobody") == set()
+
+
+def test_a_window_of_time_includes_its_begin_and_not_its_end(get):
+    expected = sorted(replayed("truth")["calls"], key=lambda call: call["start"])
+    since, until = expected[10]["start"], expected[20]["start"]
+    found = everything(get, "/api/v1/calls", since=since, until=until)
+    assert {item["id"] for item in found} == {c["id"] for c in expected if since <= c["start"] < until}
+
+
+def test_how_long_ago_counts_from_the_end_of_a_replay(get, served):
+    last = everything(get, "/api/v1/calls", since="5s")
+    assert last
+    assert len(last) < len(replayed("truth")["calls"]) / 4
+
+
+def test_the_timeline_of_a_pod_holds_its_calls_events_and_passes(get):
+    page = get("/api/v1/pods/default/app1-node1/timeline", limit=1000)
+    models.Timeline.model_validate(page)
+    kinds = {entry["kind"] for entry in page["items"]}
+    assert kinds == {"call", "pleg_event", "sync_pass"}
+    (uid,) = {entry["uid"] for entry in page["items"]}
+    events = [e["item"] for e in page["items"] if e["kind"] == "pleg_event"]
+    logged = [e for e in truth("truth").of("pleg_event") if e["pod"] == "default/app1-node1"]
+    assert {e["container_id"] for e in events} >= {e["id"] for e in logged}
+    assert {e["pod_uid"] for e in logged} == {uid}
+
+
+def test_the_pods_are_those_the_kubelet_had(get):
+    models.Pods.model_validate(get("/api/v1/pods"))
+    found = {f"{pod['namespace']}/{pod['name']}" for pod in get("/api/v1/pods")["items"]}
+    assert found == {e["pod"] for e in truth("truth").of("SyncPod_enter")}
+
+
+def test_pleg_health_is_that_of_the_replays_end(get):
+    pleg = get("/api/v1/pleg")
+    models.Pleg.model_validate(pleg)
+    assert pleg["healthy"]
+    assert 177 < pleg["seconds_until_unhealthy"] <= 180
+    assert (pleg["stage"], pleg["waiting_for"]) == ("idle", None)
+    assert pleg["kubelets"][0]["runtime"] == "/run/containerd/containerd.sock"
+
+
+def test_health_says_where_the_rows_come_from_and_how_the_store_is(get):
+    health = get("/healthz")
+    assert (health["status"], health["source"], health["version"]) == ("ok", "capture truth", "1.2.3")
+    assert health["store"]["state"] == "ok"
+    assert get("/readyz") == {"ready": True}
+
+
+def test_metrics_are_text(served):
+    assert served[0].get("/metrics").text == "x 1\n"
+
+
+def test_the_reference_names_every_route_and_field_without_another_host(served):
+    client, _, app = served
+    page = client.get("/docs").text
+    for path in app.openapi()["paths"]:
+        assert path in page
+    assert "seconds_until_unhealthy" in page
+    for text in (page, client.get("/").text):
+        assert not re.search(r"https?://|<script", text)
+
+
+def test_every_route_and_parameter_is_documented(served):
+    text = (DOCS / "rest.md").read_text()
+    for path, methods in served[2].openapi()["paths"].items():
+        assert f"`GET {path}`" in text, path
+        for parameter in methods["get"].get("parameters", []):
+            assert f"`{parameter['name']}`" in text, (path, parameter["name"])
+    for route in re.findall(r"`GET (/[^`?]*)`", text):
+        assert route in served[2].openapi()["paths"], route
+
+
+def test_every_field_of_every_word_is_documented(served):
+    text = (DOCS / "rest.md").read_text()
+    for name, schema in served[2].openapi()["components"]["schemas"].items():
+        for field in schema.get("properties", {}):
+            if not name.startswith(("HTTP", "Validation")):
+                assert f"`{field}`" in text, (name, field)

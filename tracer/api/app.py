@@ -1,0 +1,271 @@
+"""The routes."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Path, Query, Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from tracer.api import models, problem, reference
+from tracer.api.guard import Guard
+from tracer.api.moments import EXPECTED, moment
+from tracer.api.problem import Problem
+from tracer.rows import Kind, Live, rfc3339
+from tracer.store import LIMIT, LIMIT_MOST, Filter, Page, Store, Window
+
+NAME = 253
+"""Characters of a Kubernetes name (RFC 1123 subdomain)."""
+
+
+def _time(text: str) -> str:
+    moment(text, 0)
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_time), Field(max_length=64, description=f"As {EXPECTED}.")]
+Name = Annotated[str, Field(min_length=1, max_length=NAME)]
+
+
+class PageQuery(BaseModel):
+    """What every list takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(LIMIT, ge=1, le=LIMIT_MOST, description="Items of a page at most; large ones make it shorter.")
+    cursor: str | None = Field(None, max_length=128, description="`next` of the page before, with the same filters.")
+
+
+class TimeQuery(PageQuery):
+    """A list over a window of time."""
+
+    since: Moment | None = Field(None, description=f"Starts at or after this: {EXPECTED}.")
+    until: Moment | None = Field(None, description=f"Starts before this: {EXPECTED}.")
+
+
+class ListQuery(TimeQuery):
+    """A list of rows."""
+
+    pod: Name | None = Field(None, description="Name of the pod.")
+    namespace: Name | None = Field(None, description="Of the pod.")
+    min_duration: float | None = Field(
+        None, ge=0, le=1e9, allow_inf_nan=False, description="Seconds at least; what is open has lasted till now."
+    )
+
+
+class PodsQuery(PageQuery):
+    """A list of pods."""
+
+    namespace: Name | None = None
+
+
+class CallQuery(ListQuery):
+    """A list of calls."""
+
+    method: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(None, examples=["RunPodSandbox"])
+    status: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        None,
+        description="gRPC status, e.g. NOT_FOUND; or open, cancelled_by_client, deadline, connection_lost, unknown.",
+    )
+    activity: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(None, examples=["relist", "sync"])
+
+
+class OutcomeQuery(ListQuery):
+    """A list of relists or sync passes."""
+
+    status: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        None, description="The outcome: ok, failed, open or unknown."
+    )
+    activity: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        None, description="relist or pod_relist; sync or terminate."
+    )
+
+
+class EventQuery(ListQuery):
+    """A list of PLEG events."""
+
+    status: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        None, description="The type, e.g. ContainerDied."
+    )
+
+
+Exposition = Callable[[str], tuple[bytes, str]]
+"""Metrics as text and their media type, for the client's Accept header."""
+
+
+def create_app(store: Store, live: Live, exposition: Exposition, *, version: str, hosts: frozenset[str]) -> FastAPI:
+    """The application; `hosts` are the values a Host header may have (DNS rebinding), empty for any."""
+    app = FastAPI(
+        title="criscope",
+        version=version,
+        summary="What the kubelet does, what it waits for, and how long each CRI call takes.",
+        docs_url=None,  # its pages load scripts from another host
+        redoc_url=None,
+        responses={"4XX": {"model": models.Problem, "content": {problem.MEDIA_TYPE: {}}}},
+    )
+    app.add_middleware(Guard, hosts=hosts)
+    problem.install(app)
+    reads = _Reads(store, live)
+
+    @app.get("/api/v1/calls", response_model=models.Calls, tags=["rows"])
+    def calls(query: Annotated[CallQuery, Query()]) -> Response:
+        """Every gRPC call of the traced sockets."""
+        return reads.page("call", query, method=query.method, status=query.status, activity=query.activity)
+
+    @app.get("/api/v1/relists", response_model=models.Relists, tags=["rows"])
+    def relists(query: Annotated[OutcomeQuery, Query()]) -> Response:
+        """The PLEG's passes, with their parts, inspections and events."""
+        return reads.page("relist", query, status=query.status, activity=query.activity)
+
+    @app.get("/api/v1/pleg-events", response_model=models.PlegEvents, tags=["rows"])
+    def pleg_events(query: Annotated[EventQuery, Query()]) -> Response:
+        """What the relists told the SyncLoop."""
+        return reads.page("pleg_event", query, status=query.status)
+
+    @app.get("/api/v1/sync-passes", response_model=models.SyncPasses, tags=["rows"])
+    def sync_passes(query: Annotated[OutcomeQuery, Query()]) -> Response:
+        """What the pod workers did, as far as they made calls."""
+        return reads.page("sync_pass", query, status=query.status, activity=query.activity)
+
+    for path, kind, model in (
+        ("calls", "call", models.Call),
+        ("relists", "relist", models.Relist),
+        ("pleg-events", "pleg_event", models.PlegEvent),
+        ("sync-passes", "sync_pass", models.SyncPass),
+    ):
+        app.get(f"/api/v1/{path}/{{id}}", response_model=model, tags=["rows"], operation_id=f"one_{kind}")(
+            _one(reads, kind)  # type: ignore[arg-type]  # a tuple's item is no Literal for mypy
+        )
+
+    @app.get("/api/v1/pods", response_model=models.Pods, tags=["pods"])
+    def pods(query: Annotated[PodsQuery, Query()]) -> Response:
+        """The pods that something in the store names."""
+        found, following = store.pods(namespace=query.namespace, limit=query.limit, cursor=query.cursor)
+        items = [
+            {
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+                "first_seen": rfc3339(pod.first),
+                "last_seen": rfc3339(pod.last),
+            }
+            for pod in found
+        ]
+        return _json({"items": items, "next": following})
+
+    @app.get("/api/v1/pods/{namespace}/{name}/timeline", response_model=models.Timeline, tags=["pods"])
+    def timeline(
+        namespace: Annotated[str, Path(max_length=NAME)],
+        name: Annotated[str, Path(max_length=NAME)],
+        query: Annotated[TimeQuery, Query()],
+    ) -> Response:
+        """Calls, PLEG events and sync passes of the pods of this name."""
+        rows, following = store.timeline(
+            namespace, name, reads.window(query.since, query.until), limit=query.limit, cursor=query.cursor
+        )
+        if not rows and query.cursor is None and not store.pods(namespace=namespace, name=name, limit=1)[0]:
+            raise Problem(404, f"no pod {namespace}/{name} is known; /api/v1/pods lists those that are")
+        head = to_json({"namespace": namespace, "name": name})[:-1]
+        items = b",".join(
+            b'{"uid":%b,"kind":"%b","item":%b}' % (to_json(row.uid), row.kind.encode(), row.fields.encode())
+            for row in rows
+        )
+        return _raw(b'%b,"items":[%b],"next":%b}' % (head, items, to_json(following)))
+
+    @app.get("/api/v1/pleg", response_model=models.Pleg, tags=["now"])
+    def pleg() -> Response:
+        """PLEG health now: age, stage, what it waits for, seconds until the kubelet calls it unhealthy."""
+        return _json(live.pleg())
+
+    @app.get("/healthz", tags=["now"])
+    def healthz() -> Response:
+        """How criscope itself is. 200 while it traces; 503 when tracing has ended."""
+        health = live.health()
+        status = store.status()
+        reasons = [reason for reason in (health.get("failure"),) if reason]
+        if health["lost_records"]:
+            reasons.append(f"{health['lost_records']} records were lost")
+        if health["gaps"]:
+            reasons.append(f"{health['gaps']} gaps in the streams")
+        if status.state != "ok":
+            reasons.append(f"the store is {status.state}")
+        word = "failed" if not health["tracing"] else "degraded" if reasons else "ok"
+        stored = {
+            name: getattr(status, name)
+            for name in ("state", "rows", "bytes", "queued", "written", "rejected", "dropped", "deleted", "failures")
+        }
+        body = {"status": word, "version": version, "reasons": reasons, **health, "store": stored}
+        return _json(body, 200 if health["tracing"] else 503)
+
+    @app.get("/readyz", tags=["now"])
+    def readyz() -> Response:
+        """200 when programs are attached and rows can be asked for; 503 before and after."""
+        ready = bool(live.health()["tracing"])
+        return _json({"ready": ready}, 200 if ready else 503)
+
+    @app.get("/metrics", tags=["now"], response_class=Response)
+    def metrics(request: Request) -> Response:
+        """Prometheus metrics (docs/metrics.md), as text or OpenMetrics by the Accept header."""
+        body, media_type = exposition(request.headers.get("accept", ""))
+        return Response(body, media_type=media_type)
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return Response(reference.page(app.openapi()), media_type="text/html; charset=utf-8")
+
+    @app.get("/", include_in_schema=False)
+    def index() -> Response:
+        return Response(reference.index(app.openapi()), media_type="text/html; charset=utf-8")
+
+    return app
+
+
+def _one(reads: "_Reads", kind: Kind) -> Callable[[str], Response]:
+    def one(id: Annotated[str, Path(max_length=256)]) -> Response:  # noqa: A002  (the name in the path)
+        return reads.one(kind, id)
+
+    one.__doc__ = f"One {kind.replace('_', ' ')}."
+    return one
+
+
+class _Reads:
+    """Pages and items of the store for a query."""
+
+    def __init__(self, store: Store, live: Live) -> None:
+        self._store = store
+        self._live = live
+
+    def window(self, since: str | None, until: str | None) -> Window:
+        now = self._live.now()
+        window = Window(
+            since=None if since is None else max(0, moment(since, now)),
+            until=None if until is None else max(0, moment(until, now)),
+        )
+        if window.since is not None and window.until is not None and window.since > window.until:
+            raise Problem(400, "since: it is later than until")
+        return window
+
+    def page(self, kind: Kind, query: ListQuery, **words: str | None) -> Response:
+        where = Filter(pod=query.pod, namespace=query.namespace, min_duration=query.min_duration, **words)
+        window = self.window(query.since, query.until)
+        page = self._store.page(kind, window, where, limit=query.limit, cursor=query.cursor, now=self._live.now())
+        return _raw(_page(page))
+
+    def one(self, kind: Kind, ident: str) -> Response:
+        found = self._store.row(kind, ident)
+        if found is None:
+            raise Problem(404, f"no {kind.replace('_', ' ')} has this id, or it is older than the store keeps")
+        return _raw(found.encode())
+
+
+def _page(page: Page) -> bytes:
+    return b'{"items":[%b],"next":%b}' % (",".join(page.items).encode(), to_json(page.next))
+
+
+def _raw(body: bytes, status: int = 200) -> Response:
+    return Response(body, status, media_type="application/json")
+
+
+def _json(body: Any, status: int = 200) -> Response:
+    return _raw(to_json(body), status)

@@ -1,0 +1,265 @@
+"""The words of the interface, as OpenAPI shows them. Answers come from stored JSON; a test holds it against these."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Seconds = Annotated[float, Field(ge=0, description="Seconds.")]
+Time = Annotated[
+    str, Field(description="RFC 3339 in UTC, with nanoseconds.", examples=["2026-01-31T12:00:00.123456789Z"])
+]
+CallId = Annotated[str, Field(description="Id of a call: `GET /api/v1/calls/{id}`.")]
+
+
+class Word(BaseModel):
+    """Every field is always present; `null` is unknown, or does not apply, or is not over yet."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Pod(Word):
+    """A pod."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Container(Word):
+    """A container; name and attempt are null when only its id is known."""
+
+    id: str | None
+    name: str | None
+    attempt: int | None = Field(description="Restarts before this one.")
+
+
+class Client(Word):
+    """The process that made a call."""
+
+    pid: int = Field(description="0 when its end of the connection was not seen.")
+    comm: str
+    role: Literal["kubelet", "other"]
+
+
+class Activity(Word):
+    """What a call belongs to."""
+
+    kind: Literal[
+        "relist", "pod_relist", "sync", "terminate", "housekeeping", "container_gc", "sandbox_gc", "image_gc",
+        "image_pull", "probe", "lifecycle_hook", "stats", "log_rotation", "runtime_status", "node_version", "startup",
+        "exec_api", "other_client", "unknown",
+    ]  # fmt: skip
+    id: str | None = Field(description="The relist's or sync pass's id where it is one; else of its run of calls.")
+
+
+class Call(Word):
+    """One gRPC call."""
+
+    id: str
+    runtime: str = Field(description="Path at which the server bound its socket.")
+    connection: str
+    stream: int = Field(description="HTTP/2 stream.")
+    client: Client
+    service: str | None
+    method: str | None
+    method_source: Literal["header", "inferred", "unknown"]
+    api: Literal["v1", "v1alpha2"] | None = Field(description="Of the CRI; null for other services.")
+    start: Time = Field(description="The client sent the first byte of the request.")
+    duration_seconds: Seconds | None = Field(description="Until the client had read the answer; null while open.")
+    request_wait_seconds: Seconds | None = Field(description="The request lay in the socket, unread by the server.")
+    service_seconds: Seconds | None = Field(description="From the request read to the answer sent.")
+    response_wait_seconds: Seconds | None = Field(description="The answer lay in the socket, unread by the client.")
+    status: str | None = Field(description="gRPC status, e.g. OK, NOT_FOUND; null when none was on the wire.")
+    ended_by: Literal["server", "client_cancel", "deadline", "connection", "unknown"] | None = Field(
+        description="null while open."
+    )
+    error: str | None = Field(description="The server's message, secrets removed.")
+    deadline_seconds: Seconds | None
+    request_bytes: int = Field(description="gRPC messages with their 5-byte prefix, without HTTP/2 framing.")
+    response_bytes: int
+    streaming: bool = Field(description="A server-streaming method: it lasts as long as it likes.")
+    complete: bool = Field(description="False when bytes of it were missing: facts may be null that were on the wire.")
+    pod: Pod | None
+    container: Container | None
+    sandbox_id: str | None
+    image: str | None
+    activity: Activity
+
+
+class PlegEvent(Word):
+    """What a relist told the kubelet's SyncLoop."""
+
+    id: str
+    time: Time
+    type: Literal["ContainerStarted", "ContainerDied", "ContainerRemoved", "ContainerChanged", "PodSync"]
+    pod: Pod
+    pod_uid: str
+    container_id: str = Field(description="A container's or a sandbox's: the PLEG counts both.")
+    relist: str = Field(description="Id of the relist.")
+
+
+class Inspection(Word):
+    """The status calls for one changed pod."""
+
+    pod: Pod
+    start: Time
+    duration_seconds: Seconds | None
+    calls: list[CallId]
+
+
+class Relist(Word):
+    """One pass of the PLEG."""
+
+    id: str
+    kind: Literal["generic", "pod", "evented"] = Field(description="pod: on demand, for one pod (kubelet 1.36).")
+    start: Time
+    duration_seconds: Seconds | None
+    interval_seconds: Seconds | None = Field(description="Since the start of the generic relist before.")
+    list_sandboxes_seconds: Seconds | None
+    list_containers_seconds: Seconds | None
+    inspect_seconds: Seconds | None = Field(description="Sum of its inspections, which are serial.")
+    sandboxes: int | None
+    containers: int | None
+    inspections: list[Inspection]
+    outcome: Literal["ok", "failed", "open", "unknown"]
+    complete: bool = Field(description="False when a part of it was not seen: its events may lack some.")
+    calls: list[CallId]
+    events: list[PlegEvent]
+
+
+class Stage(Word):
+    """Calls of one kind in a row."""
+
+    name: Literal[
+        "sandbox", "sandbox_status", "image", "pull", "create", "start", "stop_container", "stop_sandbox", "hook",
+        "resize", "remove", "check", "other",
+    ]  # fmt: skip
+    start: Time
+    duration_seconds: Seconds | None
+    calls: list[CallId]
+
+
+class SyncPass(Word):
+    """One SyncPod or SyncTerminatingPod that made calls; one that made none cannot be seen."""
+
+    id: str
+    pod: Pod
+    kind: Literal["create", "start_container", "restart", "kill_container", "recreate_sandbox", "resize", "terminate"]
+    trigger: Literal["config", "pleg", "probe", "timer", "unknown"]
+    start: Time
+    duration_seconds: Seconds | None
+    stages: list[Stage]
+    calls: list[CallId]
+    outcome: Literal["ok", "failed", "open", "unknown"]
+    complete: bool
+
+
+class WaitingFor(Word):
+    """The open call a relist waits for."""
+
+    id: CallId
+    method: str | None
+    age_seconds: Seconds
+    stage: Literal["sending", "request_wait", "service", "response_wait"] = Field(
+        description="request_wait: the runtime has not read it; service: the runtime works; "
+        "response_wait: the kubelet has not read the answer."
+    )
+    pod: Pod | None
+    container: Container | None
+    sandbox_id: str | None
+
+
+class PlegState(Word):
+    """PLEG health of one kubelet."""
+
+    runtime: str | None
+    kubelet_pid: int | None
+    healthy: bool | None = Field(description="What the kubelet's own check will say; null before the first relist.")
+    age_seconds: Seconds | None = Field(description="Since the start of the last relist whose lists succeeded.")
+    seconds_until_unhealthy: float | None = Field(description="180 less the age; negative when it is.")
+    last_relist_start: Time | None
+    stage: Literal["idle", "list_sandboxes", "list_containers", "inspect", "kubelet"] | None = Field(
+        description="kubelet: a relist is under way but waits for no call."
+    )
+    stage_seconds: Seconds | None
+    relist: str | None = Field(description="Id of the running relist.")
+    relist_age_seconds: Seconds | None
+    waiting_for: WaitingFor | None
+
+
+class Pleg(PlegState):
+    """PLEG health now: of the kubelet nearest to unhealthy, and of each."""
+
+    time: Time
+    kubelets: list[PlegState]
+
+
+class KnownPod(Word):
+    """A pod that something in the store names."""
+
+    namespace: str
+    name: str
+    uid: str
+    first_seen: Time
+    last_seen: Time
+
+
+class Calls(Word):
+    """A page of calls, newest start first."""
+
+    items: list[Call]
+    next: str | None = Field(description="`cursor` of the next page; null on the last.")
+
+
+class Relists(Word):
+    """A page of relists, newest start first."""
+
+    items: list[Relist]
+    next: str | None
+
+
+class PlegEvents(Word):
+    """A page of PLEG events, newest first."""
+
+    items: list[PlegEvent]
+    next: str | None
+
+
+class SyncPasses(Word):
+    """A page of sync passes, newest start first."""
+
+    items: list[SyncPass]
+    next: str | None
+
+
+class Pods(Word):
+    """A page of pods, the last met first."""
+
+    items: list[KnownPod]
+    next: str | None
+
+
+class Entry(Word):
+    """One row of a pod's timeline."""
+
+    uid: str = Field(description="Of the pod: a name may have been used by several.")
+    kind: Literal["call", "relist", "pleg_event", "sync_pass"]
+    item: dict[str, Any] = Field(description="The call, PLEG event or sync pass.")
+
+
+class Timeline(Word):
+    """A page of what happened to the pods of one name, newest start first."""
+
+    namespace: str
+    name: str
+    items: list[Entry]
+    next: str | None
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong, and what to do.")
