@@ -333,7 +333,7 @@ class _WrongTypeError(ValueError):
 def _integer(line: dict[str, Any], key: str) -> int:
     value = line[key]
     if type(value) is not int or not -MAX_NUMBER <= value < MAX_NUMBER:
-        raise _WrongTypeError(f"has a {key} that is no 64-bit integer")
+        raise _WrongTypeError(f"has no 64-bit integer as its {key}")
     return value
 
 
@@ -350,7 +350,7 @@ def _text(line: dict[str, Any], key: str) -> str:
 
 def _utf8(value: Any, key: str) -> str:
     if type(value) is not str:
-        raise _WrongTypeError(f"has a {key} that is no text")
+        raise _WrongTypeError(f"has no text as its {key}")
     # JSON can write half of a surrogate pair, which nothing behind this can encode.
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
@@ -358,12 +358,12 @@ def _utf8(value: Any, key: str) -> str:
 def _side(line: dict[str, Any]) -> Any:
     side = line["side"]
     if side not in ("client", "server"):
-        raise _WrongTypeError("has a side that is neither client nor server")
+        raise _WrongTypeError("has neither client nor server as its side")
     return side
 
 
 def _bytes(line: dict[str, Any], key: str) -> bytes:
     value = line[key]
     if type(value) is not str:
-        raise _WrongTypeError(f"has a {key} that is no text")
-    return binascii.a2b_base64(value)
+        raise _WrongTypeError(f"has no text as its {key}")
+    return binascii.a2b_base64(value, strict_mode=True)
