@@ -11,6 +11,7 @@ from typing import Any
 
 from cri_api.v1 import api_pb2
 
+from tests.rig.channel import GoChannel
 from tests.rig.cri import NOBODY, CallError, Client, Subject
 from tests.rig.oracle import Oracle, Scope
 from tests.rig.pleg import Event, Pleg, container_subject, list_pods
@@ -26,6 +27,10 @@ IMAGE_CACHE_PERIOD = 30.0  # image_gc_manager.go Start
 IMAGE_GC_PERIOD = 300.0  # kubelet.go ImageGCPeriod
 CONTAINER_GC_PERIOD = 60.0  # kubelet.go ContainerGCPeriod
 
+STAGGER = 0.1
+"""Seconds between the first turns of the periodic callers. A kubelet lets them go at once; a Python process would then
+measure how its own threads wait for each other."""
+
 PROBE_RETRIES = 3  # prober.go maxProbeRetries: on errors, not on failures
 
 
@@ -33,7 +38,7 @@ class Kubelet:
     """`start`, then `add` and `remove` pods as wanted, then `stop`. Everything runs in threads of this process."""
 
     def __init__(self, socket: Path, oracle: Oracle) -> None:
-        self.client = Client(socket, oracle)
+        self.client = Client(socket, oracle, GoChannel)
         self._oracle = oracle
         self.runtime = socket.parent
         self._pleg = Pleg(self.client, oracle, self._on_event)
@@ -52,17 +57,19 @@ class Kubelet:
         self._node_version()
         self._runtime_status()
         self._spawn(self._pleg.run, self._stopping)
-        for period, action in (
-            (CONTAINER_GC_PERIOD, self.collect_garbage),
-            (IMAGE_CACHE_PERIOD, self._refresh_images),
-            (IMAGE_GC_PERIOD, self._collect_images),
-            (STATUS_PERIOD, self._runtime_status),
-            (VERSION_PERIOD, self._node_version),
-            (HOUSEKEEPING_PERIOD, self._housekeep),
-            (STATS_PERIOD, self._read_stats),
-            (LOG_PERIOD, self._look_at_logs),
+        for turn, (period, action) in enumerate(
+            (
+                (CONTAINER_GC_PERIOD, self.collect_garbage),
+                (IMAGE_CACHE_PERIOD, self._refresh_images),
+                (IMAGE_GC_PERIOD, self._collect_images),
+                (STATUS_PERIOD, self._runtime_status),
+                (VERSION_PERIOD, self._node_version),
+                (HOUSEKEEPING_PERIOD, self._housekeep),
+                (STATS_PERIOD, self._read_stats),
+                (LOG_PERIOD, self._look_at_logs),
+            )
         ):
-            self._spawn(self._repeat, period, action)
+            self._spawn(self._repeat, turn * STAGGER, period, action)
 
     def stop(self) -> None:
         """End every thread; pods stay as they are."""
@@ -84,6 +91,9 @@ class Kubelet:
         self._spawn(worker.run, self._stopping)
         return worker
 
+    def worker(self, pod: Pod) -> PodWorker:
+        return self._workers[pod.uid]
+
     def remove(self, pod: Pod) -> PodWorker:
         """Begin to terminate the pod; `finished` of the answer is set when it is down."""
         worker = self._workers[pod.uid]
@@ -98,6 +108,13 @@ class Kubelet:
     def sandboxes(self, pod: Pod) -> list[Any]:
         found = self._pleg.status(pod.uid).sandboxes
         return [sandbox for sandbox in found if sandbox.state == api_pb2.SANDBOX_READY]
+
+    def find_containers(self, scope: Scope) -> None:
+        """What a kubelet lists before it execs, attaches or forwards a port for the API server (`findContainer`)."""
+        ready = api_pb2.PodSandboxFilter(state=api_pb2.PodSandboxStateValue(state=api_pb2.SANDBOX_READY))
+        running = api_pb2.ContainerFilter(state=api_pb2.ContainerStateValue(state=api_pb2.CONTAINER_RUNNING))
+        self.client.call("ListPodSandbox", api_pb2.ListPodSandboxRequest(filter=ready), scope)
+        self.client.call("ListContainers", api_pb2.ListContainersRequest(filter=running), scope)
 
     def collect_garbage(self) -> None:
         """kuberuntime_gc.go `GarbageCollect`: dead containers beyond the newest, then sandboxes without any."""
@@ -190,11 +207,7 @@ class Kubelet:
         self._try("Version", api_pb2.VersionRequest(version="0.1.0"), Scope("node_version"))
 
     def _housekeep(self) -> None:
-        scope = Scope("housekeeping", self._oracle.number())
-        ready = api_pb2.PodSandboxFilter(state=api_pb2.PodSandboxStateValue(state=api_pb2.SANDBOX_READY))
-        running = api_pb2.ContainerFilter(state=api_pb2.ContainerStateValue(state=api_pb2.CONTAINER_RUNNING))
-        self.client.call("ListPodSandbox", api_pb2.ListPodSandboxRequest(filter=ready), scope)
-        self.client.call("ListContainers", api_pb2.ListContainersRequest(filter=running), scope)
+        self.find_containers(Scope("housekeeping", self._oracle.number()))
 
     def _refresh_images(self) -> None:
         self.client.call("ListImages", api_pb2.ListImagesRequest(), Scope("image_gc"))
@@ -235,8 +248,9 @@ class Kubelet:
         except CallError:
             return None
 
-    def _repeat(self, period: float, action: Callable[[], None]) -> None:
-        """At once, then each time `period` seconds after the last one ended (wait.Until)."""
+    def _repeat(self, delay: float, period: float, action: Callable[[], None]) -> None:
+        """After `delay` seconds, then each time `period` seconds after the last one ended (wait.Until)."""
+        self._stopping.wait(delay)
         while not self._stopping.is_set():
             with contextlib.suppress(CallError):  # a kubelet logs it and comes back
                 action()

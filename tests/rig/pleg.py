@@ -136,17 +136,16 @@ class Pleg:
                 self._relisted = start
             self._changed.notify_all()
         for event, pod in events:
-            # ContainerChanged only causes the inspection; the kubelet never sends it.
-            if event.type != "ContainerChanged":
-                self._oracle.write(
-                    "pleg_event",
-                    time=end,
-                    type=event.type,
-                    pod=pod,
-                    pod_uid=event.pod_uid,
-                    id=event.id,
-                    relist=scope.id,
-                )
+            self._oracle.write(
+                "pleg_event",
+                time=end,
+                type=event.type,
+                pod=pod,
+                pod_uid=event.pod_uid,
+                id=event.id,
+                relist=scope.id,
+            )
+            if event.type != "ContainerChanged":  # causes the inspection, but is not sent to the sync loop
                 self._deliver(event)
 
     def _reconcile(

@@ -38,6 +38,7 @@ class Container:
     env: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     probe: Probe | None = None
+    image: str = images.BUSYBOX
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Pod:
     containers: list[Container]
     init: list[Container] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
+    auth: api_pb2.AuthConfig | None = None
+    """for the registry"""
     grace: int = 30
     """seconds between SIGTERM and SIGKILL"""
     uid: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -87,7 +90,7 @@ class Pod:
         linux.security_context.namespace_options.pid = api_pb2.CONTAINER
         return api_pb2.ContainerConfig(
             metadata=api_pb2.ContainerMetadata(name=container.name, attempt=attempt),
-            image=api_pb2.ImageSpec(image=images.BUSYBOX),
+            image=api_pb2.ImageSpec(image=container.image),
             command=container.command,
             envs=[api_pb2.KeyValue(key=key, value=value) for key, value in container.env.items()],
             labels=self.labels() | {CONTAINER_NAME: container.name},

@@ -1,16 +1,16 @@
 """What the driver can do, by name; each runs in a process of its own and writes its calls to an oracle."""
 
+import random
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 from cri_api.v1 import api_pb2
 
-from tests.rig.cri import CallError, Client, Subject
-from tests.rig.kubelet import Kubelet
+from tests.rig.cri import NOBODY, CallError, Client, Subject
+from tests.rig.kubelet import STAGGER, Kubelet
 from tests.rig.oracle import Scope
 from tests.rig.pods import Container, Pod, Probe
 
@@ -62,12 +62,15 @@ def oracle(kubelet: Kubelet, stopping: threading.Event, _canary: str) -> None:
     ]
     web = Container("web", probe=Probe(["/bin/true"], period=1))
     side = Container("side", probe=Probe(["/bin/false"], period=2))
-    probed = Pod("live", "probed", [web, side])
+    slow = Container("slow", probe=Probe(["/bin/sleep", "30"], period=4))  # the runtime ends it after its timeout
+    probed = Pod("live", "probed", [web, side, slow])
     staged = Pod("live", "staged", [Container("main")], init=[Container("prepare", ["/bin/true"])])
     crashing = Pod("live", "crashing", [Container("crash", command=CRASH)])
     steady = [probed, staged, *heavy]
-    for pod in (*steady, crashing):
+    unpulled = Pod("live", "unpulled", [Container("main", image=NOBODY_LISTENS)])
+    for pod in (*steady, crashing, unpulled):
         kubelet.add(pod)
+        stopping.wait(STAGGER)
     _await_running(kubelet, steady, stopping)
     _every_method(kubelet, probed, stopping)
     _burst(kubelet, steady)
@@ -75,12 +78,13 @@ def oracle(kubelet: Kubelet, stopping: threading.Event, _canary: str) -> None:
     wave = [Pod("batch", f"job-{i}", [Container("one"), Container("two")]) for i in range(WAVE_PODS)]
     for pod in wave:
         kubelet.add(pod)
+        stopping.wait(STAGGER)
     _await_running(kubelet, wave, stopping)
     _remove(kubelet, wave, stopping)
     kubelet.collect_garbage()
     # Long enough that everything periodic came round, the ten-second callers too.
     stopping.wait(began + ORACLE_SECONDS - time.monotonic())
-    _remove(kubelet, [probed, staged, crashing], stopping)
+    _remove(kubelet, [probed, staged, crashing, unpulled], stopping)
     kubelet.collect_garbage()
     kubelet.stop()
 
@@ -97,8 +101,6 @@ def secrets(kubelet: Kubelet, stopping: threading.Event, canary: str) -> None:
         probe=Probe(["/bin/sh", "-c", f"echo {canary}-probe-output; : {canary}-probe-argument"], period=1),
     )
     pod = Pod("safe", "vault", [container], annotations={"note": f"{canary}-pod-annotation"})
-    kubelet.add(pod)
-    _await_running(kubelet, [pod], stopping)
     auth = api_pb2.AuthConfig(
         username=f"{canary}-auth-user",
         password=f"{canary}-auth-password",
@@ -106,20 +108,15 @@ def secrets(kubelet: Kubelet, stopping: threading.Event, canary: str) -> None:
         identity_token=f"{canary}-auth-identity-token",
         registry_token=f"{canary}-auth-registry-token",
     )
-    image = api_pb2.ImageSpec(image=NOBODY_LISTENS, annotations={"note": f"{canary}-image-annotation"})
-    scope = Scope("image_pull")
-    request = api_pb2.PullImageRequest(image=image, auth=auth, sandbox_config=pod.sandbox_config(0, kubelet.runtime))
-    _expect_error(kubelet.client, "PullImage", request, scope, Subject(pod=pod.identity, image=NOBODY_LISTENS))
+    unpulled = Pod("safe", "unpulled", [Container("main", image=NOBODY_LISTENS)], auth=auth)
+    kubelet.add(unpulled)
+    kubelet.add(pod)
+    _await_running(kubelet, [pod], stopping)
     target = _subject(kubelet, pod)
-    for code in (0, 3):
-        command = ["/bin/sh", "-c", f"echo {canary}-exec-out; echo {canary}-exec-err >&2; exit {code}"]
-        exec_request = api_pb2.ExecSyncRequest(container_id=target.container_id, cmd=command, timeout=5)
-        kubelet.client.call("ExecSync", exec_request, Scope("exec_api"), target)
-    # The runtime's error text repeats the name of a command it cannot find.
-    missing = api_pb2.ExecSyncRequest(container_id=target.container_id, cmd=[f"/bin/{canary}-missing"], timeout=5)
-    _expect_error(kubelet.client, "ExecSync", missing, Scope("exec_api"), target)
+    _run(kubelet, target, ["/bin/sh", "-c", f"echo {canary}-exec-out; echo {canary}-exec-err >&2; exit 3"])
+    _run(kubelet, target, [f"/bin/{canary}-missing"])  # the runtime's error text repeats it
     stopping.wait(3.0)  # some probes and relists over the planted containers
-    _remove(kubelet, [pod], stopping)
+    _remove(kubelet, [pod, unpulled], stopping)
     kubelet.stop()
 
 
@@ -130,8 +127,7 @@ def pod(kubelet: Kubelet, stopping: threading.Event, _canary: str) -> None:
     kubelet.add(only)
     _await_running(kubelet, [only], stopping)
     target = _subject(kubelet, only)
-    request = api_pb2.ExecSyncRequest(container_id=target.container_id, cmd=["/bin/echo", "hello"], timeout=5)
-    kubelet.client.call("ExecSync", request, Scope("exec_api"), target)
+    _run(kubelet, target, ["/bin/echo", "hello"])
     _remove(kubelet, [only], stopping)
     kubelet.collect_garbage()
     kubelet.stop()
@@ -155,68 +151,53 @@ def other(client: Client, stopping: threading.Event) -> None:
 def _every_method(kubelet: Kubelet, target_pod: Pod, stopping: threading.Event) -> None:
     """The methods that pods, relists and periodic callers do not use, and each way a call can end."""
     client = kubelet.client
-    scope = Scope("exec_api")
     target = _subject(kubelet, target_pod)
-    sandbox = Subject(pod=target.pod, sandbox_id=target.sandbox_id)
     container_id, sandbox_id = target.container_id, target.sandbox_id
+    sandbox = Subject(pod=target.pod, sandbox_id=sandbox_id)
 
-    for method, request, subject in (
-        (
-            "Exec",
-            api_pb2.ExecRequest(container_id=container_id, cmd=["/bin/sh"], stdin=True, tty=True, stdout=True),
-            target,
-        ),
-        ("Attach", api_pb2.AttachRequest(container_id=container_id, stdin=True, tty=True, stdout=True), target),
-        ("PortForward", api_pb2.PortForwardRequest(pod_sandbox_id=sandbox_id, port=[80]), sandbox),
-        ("ExecSync", api_pb2.ExecSyncRequest(container_id=container_id, cmd=["/bin/seq", "20000"], timeout=5), target),
-        ("ReopenContainerLog", api_pb2.ReopenContainerLogRequest(container_id=container_id), target),
-        ("ContainerStats", api_pb2.ContainerStatsRequest(container_id=container_id), target),
-        ("PodSandboxStats", api_pb2.PodSandboxStatsRequest(pod_sandbox_id=sandbox_id), sandbox),
-        ("ListPodSandboxStats", api_pb2.ListPodSandboxStatsRequest(filter=api_pb2.PodSandboxStatsFilter()), Subject()),
-        ("UpdateContainerResources", _resources(container_id), target),
-        ("UpdateRuntimeConfig", _pod_cidr(), Subject()),
-        ("RemoveImage", api_pb2.RemoveImageRequest(image=api_pb2.ImageSpec(image=NOBODY_LISTENS)), _image()),
-    ):
-        client.call(method, request, scope, subject)
+    shell = {"container_id": container_id, "stdin": True, "tty": True, "stdout": True}
+    _run(kubelet, target, ["/bin/seq", "20000"])
+    _exec_api(kubelet, "Exec", api_pb2.ExecRequest(cmd=["/bin/sh"], **shell), target)
+    _exec_api(kubelet, "Attach", api_pb2.AttachRequest(**shell), target)
+    _exec_api(kubelet, "PortForward", api_pb2.PortForwardRequest(pod_sandbox_id=sandbox_id, port=[80]), sandbox)
+    worker = kubelet.worker(target_pod)
+    worker.resize(kubelet.containers(target_pod)[0], api_pb2.LinuxContainerResources(cpu_shares=64))
+    log = api_pb2.ReopenContainerLogRequest(container_id=container_id)
+    client.call("ReopenContainerLog", log, Scope("log_rotation"), target)
+    network = api_pb2.NetworkConfig(pod_cidr="10.88.0.0/24")
+    runtime_config = api_pb2.UpdateRuntimeConfigRequest(runtime_config=api_pb2.RuntimeConfig(network_config=network))
+    client.call("UpdateRuntimeConfig", runtime_config, Scope("startup"))
+    image = api_pb2.RemoveImageRequest(image=api_pb2.ImageSpec(image=NOBODY_LISTENS))
+    client.call("RemoveImage", image, Scope("image_gc"), Subject(image=NOBODY_LISTENS))
+    stats = Scope("stats")
+    client.call("ContainerStats", api_pb2.ContainerStatsRequest(container_id=container_id), stats, target)
+    client.call("PodSandboxStats", api_pb2.PodSandboxStatsRequest(pod_sandbox_id=sandbox_id), stats, sandbox)
+    all_pods = api_pb2.ListPodSandboxStatsRequest(filter=api_pb2.PodSandboxStatsFilter())
+    client.call("ListPodSandboxStats", all_pods, stats)
 
-    # Errors by the server: unknown ids, a refused registry, methods this runtime lacks, an exec past its own timeout.
+    # The runtime refuses: ids and commands it does not know, methods it may lack.
     nowhere = "f" * 64
-    _expect_error(
-        client,
-        "ContainerStatus",
-        api_pb2.ContainerStatusRequest(container_id=nowhere),
-        scope,
-        Subject(container_id=nowhere),
-    )
-    _expect_error(
-        client,
-        "PodSandboxStatus",
-        api_pb2.PodSandboxStatusRequest(pod_sandbox_id=nowhere),
-        scope,
-        Subject(sandbox_id=nowhere),
-    )
-    pull = api_pb2.PullImageRequest(image=api_pb2.ImageSpec(image=NOBODY_LISTENS))
-    pull.sandbox_config.CopyFrom(target_pod.sandbox_config(0, kubelet.runtime))
-    _expect_error(client, "PullImage", pull, Scope("image_pull"), replace(_image(), pod=target_pod.identity))
-    missing = api_pb2.ExecSyncRequest(container_id=container_id, cmd=["/bin/missing"], timeout=5)
-    _expect_error(client, "ExecSync", missing, scope, target)
-    late = api_pb2.ExecSyncRequest(container_id=container_id, cmd=["/bin/sleep", "30"], timeout=1)
-    _expect_error(client, "ExecSync", late, scope, target)
-    _ended(client, "GetContainerEvents", api_pb2.GetEventsRequest(), scope, Subject(), deadline=1.0)
+    lost_container = api_pb2.ContainerStatusRequest(container_id=nowhere)
+    _refused(client, "ContainerStatus", lost_container, Scope("unknown"), Subject(container_id=nowhere))
+    lost_sandbox = api_pb2.PodSandboxStatusRequest(pod_sandbox_id=nowhere)
+    _refused(client, "PodSandboxStatus", lost_sandbox, Scope("unknown"), Subject(sandbox_id=nowhere))
+    assert _run(kubelet, target, ["/bin/missing"]) == "error"
     checkpoint = api_pb2.CheckpointContainerRequest(container_id=container_id, location="/nowhere/x.tar")
-    _expect_error(client, "CheckpointContainer", checkpoint, scope, target)
+    _exec_api(kubelet, "CheckpointContainer", checkpoint, target)
+    _ended(client, "GetContainerEvents", api_pb2.GetEventsRequest(), Scope("relist"), deadline=1.0)
 
     # The client gives up: by its deadline, and by cancelling.
-    endless = api_pb2.ExecSyncRequest(container_id=container_id, cmd=["/bin/sleep", "30"])
-    assert _ended(client, "ExecSync", endless, scope, target, deadline=1.0) == "deadline"
-    assert _ended(client, "ExecSync", endless, scope, target, cancel_after=0.7) == "cancelled"
+    assert _run(kubelet, target, ["/bin/sleep", "30"], deadline=1.0) == "deadline"
+    assert _run(kubelet, target, ["/bin/sleep", "30"], cancel_after=0.7) == "cancelled"
     stopping.wait(0.5)
 
 
 def _burst(kubelet: Kubelet, pods: list[Pod]) -> None:
     def follow(subject: Subject) -> None:
         for turn in range(BURST_CALLS):
-            time.sleep(0.01)  # without a breath the client measures its own interpreter, not the calls
+            time.sleep(
+                random.uniform(0.01, 0.03)
+            )  # without a breath the client measures its own interpreter, not the calls
             if turn % 2:
                 request: Any = api_pb2.ContainerStatusRequest(container_id=subject.container_id)
                 kubelet.client.call("ContainerStatus", request, Scope("unknown"), subject)
@@ -243,22 +224,21 @@ def _subject(kubelet: Kubelet, pod: Pod) -> Subject:
     )
 
 
-def _image() -> Subject:
-    return Subject(image=NOBODY_LISTENS)
+def _run(kubelet: Kubelet, target: Subject, command: list[str], **how: float) -> str:
+    """Run a command in a container as the kubelet's API does: without a timeout, after a look for the container."""
+    return _exec_api(
+        kubelet, "ExecSync", api_pb2.ExecSyncRequest(container_id=target.container_id, cmd=command), target, **how
+    )
 
 
-def _resources(container_id: str | None) -> api_pb2.UpdateContainerResourcesRequest:
-    linux = api_pb2.LinuxContainerResources(cpu_shares=64)
-    return api_pb2.UpdateContainerResourcesRequest(container_id=container_id, linux=linux)
+def _exec_api(kubelet: Kubelet, method: str, request: Any, target: Subject, **how: float) -> str:
+    scope = Scope("exec_api")
+    kubelet.find_containers(scope)
+    return _ended(kubelet.client, method, request, scope, target, **how)
 
 
-def _pod_cidr() -> api_pb2.UpdateRuntimeConfigRequest:
-    network = api_pb2.NetworkConfig(pod_cidr="10.88.0.0/24")
-    return api_pb2.UpdateRuntimeConfigRequest(runtime_config=api_pb2.RuntimeConfig(network_config=network))
-
-
-def _ended(client: Client, method: str, request: Any, scope: Scope, subject: Subject, **how: float) -> str:
-    """How a call ended that is not expected to go well."""
+def _ended(client: Client, method: str, request: Any, scope: Scope, subject: Subject = NOBODY, **how: float) -> str:
+    """Make a call and say how it ended."""
     try:
         client.call(method, request, scope, subject, **how)
     except CallError as error:
@@ -266,7 +246,7 @@ def _ended(client: Client, method: str, request: Any, scope: Scope, subject: Sub
     return "ok"
 
 
-def _expect_error(client: Client, method: str, request: Any, scope: Scope, subject: Subject) -> None:
+def _refused(client: Client, method: str, request: Any, scope: Scope, subject: Subject) -> None:
     ended = _ended(client, method, request, scope, subject)
     assert ended == "error", f"{method} should fail, ended {ended}"
 

@@ -196,11 +196,7 @@ class PodWorker:
         sandbox_config = self.pod.sandbox_config(sandbox_attempt, self._runtime)
         for container, attempt in starts:
             config = self.pod.container_config(container, attempt)
-            # Is it there? (with the pod's annotations) Which user does it run as? (without)
-            with_annotations = api_pb2.ImageSpec(image=config.image.image, annotations=self.pod.all_annotations())
-            for image, pod in ((with_annotations, self.pod.identity), (config.image, None)):
-                subject = Subject(pod=pod, image=image.image)
-                self._client.call("ImageStatus", api_pb2.ImageStatusRequest(image=image), scope, subject)
+            self._ensure_image(config.image.image, sandbox_config, scope)
             subject = Subject(
                 pod=self.pod.identity,
                 sandbox_id=sandbox_id,
@@ -219,6 +215,24 @@ class PodWorker:
             start = api_pb2.StartContainerRequest(container_id=container_id)
             self._client.call("StartContainer", start, scope, subject)
             self._on_running(self.pod, container, container_id)
+
+    def _ensure_image(self, name: str, sandbox_config: api_pb2.PodSandboxConfig, scope: Scope) -> None:
+        """Pulled if it is not there (pull policy IfNotPresent); then its user is asked, without the annotations."""
+        annotated = api_pb2.ImageSpec(image=name, annotations=self.pod.all_annotations())
+        subject = Subject(pod=self.pod.identity, image=name)
+        present = api_pb2.ImageStatusRequest(image=annotated)
+        if not self._client.call("ImageStatus", present, scope, subject).HasField("image"):
+            pull = api_pb2.PullImageRequest(image=annotated, auth=self.pod.auth, sandbox_config=sandbox_config)
+            self._client.call("PullImage", pull, scope, subject)
+            self._client.call("ImageStatus", present, scope, subject)  # its size
+        user = api_pb2.ImageStatusRequest(image=api_pb2.ImageSpec(image=name))
+        self._client.call("ImageStatus", user, scope, Subject(image=name))
+
+    def resize(self, container: Any, linux: api_pb2.LinuxContainerResources) -> None:
+        """A pass of its own that changes the resources of a running container, from any thread while the pod rests."""
+        request = api_pb2.UpdateContainerResourcesRequest(container_id=container.id, linux=linux)
+        subject = Subject(pod=self.pod.identity, container_id=container.id, container=container.metadata.name)
+        self._pass("resize", lambda scope: self._client.call("UpdateContainerResources", request, scope, subject))
 
     def _terminate(self, status: PodStatus, scope: Scope) -> None:
         grace = max(MIN_GRACE_SECONDS, self.pod.grace)

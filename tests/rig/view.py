@@ -1,0 +1,158 @@
+"""The demonstration's view of a node, drawn from nothing but the tracer's REST answers."""
+
+import json
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+REQUEST_SECONDS = 5.0
+
+RELISTS = 3
+PODS = 5
+CALLS = 4
+"""Rows of each table: with headlines and addresses they fill a terminal of 24 lines."""
+
+SLOW_SECONDS = 0.02
+"""Of the calls, those that took longer than this; the answers that come from memory take 1 to 3 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the tracer says now; newest first."""
+
+    pleg: dict[str, Any]
+    relists: list[dict[str, Any]]
+    passes: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
+
+
+class Rest:
+    """The tracer's REST interface at `url`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, **query: str | float) -> Any:
+        """The JSON body. Raises OSError (urllib's URLError) when there is no good answer."""
+        target = f"{self.url}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        with urllib.request.urlopen(target, timeout=REQUEST_SECONDS) as answer:
+            return json.load(answer)
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            pleg=self.get("/api/v1/pleg"),
+            relists=self._newest("/api/v1/relists", limit=50),
+            passes=self._newest("/api/v1/sync-passes", limit=200),
+            calls=self._newest("/api/v1/calls", min_duration=SLOW_SECONDS, limit=200),
+        )
+
+    def _newest(self, path: str, **query: str | float) -> list[dict[str, Any]]:
+        return sorted(self.get(path, **query)["items"], key=lambda item: item["start"], reverse=True)
+
+
+def addresses(url: str) -> list[str]:
+    """What to ask the tracer oneself, while it runs."""
+    return [
+        f"curl '{url}/api/v1/relists?limit=5'",
+        f"curl '{url}/api/v1/pods/shop/cart/timeline'",
+        f"curl '{url}/api/v1/calls?method=RunPodSandbox'",
+    ]
+
+
+def screen(now: Snapshot, url: str) -> RenderableType:
+    """A picture of 24 lines by 80 columns."""
+    title = Text(f"criscope  {url}  (all addresses: {url}/docs)", style="bold")
+    rows = [Text(text, style="dim", no_wrap=True, overflow="ellipsis") for text in addresses(url)]
+    return Group(title, health(now), _relists(now), _pods(now), _calls(now), *rows)
+
+
+def health(now: Snapshot) -> Text:
+    """The PLEG's state in one line."""
+    left = now.pleg["seconds_until_unhealthy"]
+    if left is None:
+        return Text("PLEG: no relist seen yet", style="yellow")
+    healthy = left > 0
+    text = f"PLEG {'healthy' if healthy else 'NOT healthy'}: last relist began {now.pleg['age_seconds']:.1f} s ago"
+    if waits := now.pleg["waiting_for"]:
+        text += f", waits for {waits['method']}"
+    return Text(f"{text}, {left:.0f} s until unhealthy", style="green" if healthy else "bold red", no_wrap=True)
+
+
+def relist_line(relist: dict[str, Any]) -> str:
+    """One relist with its parts."""
+    return (
+        f"{_clock(relist)} {relist['kind']} relist {_seconds(relist['duration_seconds'])} = sandboxes "
+        f"{_seconds(relist['list_sandboxes_seconds'])} + containers {_seconds(relist['list_containers_seconds'])} + "
+        f"inspection {_seconds(relist['inspect_seconds'])}, events: {_events(relist) or 'none'}"
+    )
+
+
+def pass_line(sync: dict[str, Any]) -> str:
+    """One sync pass with its stages."""
+    return f"{_clock(sync)} {_pod(sync)} {sync['kind']} {_seconds(sync['duration_seconds'])}: {_stages(sync)}"
+
+
+def _relists(now: Snapshot) -> Table:
+    table = _table("relist", "total", "sandboxes", "containers", "inspect", "events")
+    for relist in now.relists[:RELISTS]:
+        parts = ("duration_seconds", "list_sandboxes_seconds", "list_containers_seconds", "inspect_seconds")
+        table.add_row(_clock(relist), *(_seconds(relist[part]) for part in parts), _events(relist))
+    return table
+
+
+def _pods(now: Snapshot) -> Table:
+    table = _table("pod", "last sync pass", "took", "stages")
+    newest = {_pod(sync): sync for sync in reversed(now.passes)}
+    for name, sync in sorted(newest.items(), key=lambda entry: entry[1]["start"], reverse=True)[:PODS]:
+        table.add_row(name, sync["kind"], _seconds(sync["duration_seconds"]), _stages(sync))
+    return table
+
+
+def _calls(now: Snapshot) -> Table:
+    """Open calls first, then the slowest of the latest."""
+    table = _table("call", "took", "status", "of")
+    ordered = sorted(now.calls, key=lambda call: -(call["duration_seconds"] or float("inf")))
+    for call in ordered[:CALLS]:
+        status = "open" if call["ended_by"] is None else call["status"] or call["ended_by"]
+        table.add_row(call["method"] or "unknown", _seconds(call["duration_seconds"]), status, _of(call))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold cyan", expand=True)
+    for column in columns:
+        table.add_column(column, no_wrap=True, overflow="ellipsis", ratio=3 if column == columns[-1] else None)
+    return table
+
+
+def _clock(item: dict[str, Any]) -> str:
+    start: str = item["start"]
+    return start[11:19]
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"
+
+
+def _pod(item: dict[str, Any]) -> str:
+    return f"{item['pod']['namespace']}/{item['pod']['name']}" if item["pod"] else "-"
+
+
+def _of(call: dict[str, Any]) -> str:
+    name = call["container"] and call["container"]["name"]
+    return f"{_pod(call)} {name}" if name else _pod(call)
+
+
+def _stages(sync: dict[str, Any]) -> str:
+    return ", ".join(f"{stage['name']} {_seconds(stage['duration_seconds'])}" for stage in sync["stages"])
+
+
+def _events(relist: dict[str, Any]) -> str:
+    return ", ".join(f"{event['type']} {_pod(event)}" for event in relist["events"])
