@@ -1,7 +1,7 @@
-"""The store: the rows of the last day in one SQLite file, written by a thread of its own, read by any number of others.
+"""The store: the rows of the last day in one SQLite file, written by a thread of its own, read by any others.
 
-`feed` takes rows and never waits for the disk. What a full, read-only, broken or damaged disk costs is counted, shown by
-`status` and never stops the tracer.
+`feed` takes rows and never waits for the disk. What a full, read-only, broken or damaged disk costs is counted and
+shown by `status`, and never stops the tracer.
 """
 
 import tempfile

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tracer.store.columns import INTEGER_MAX
 
+_NONE = "not a cursor of this program; take it from `next` of the page before"
 _LAYOUT = struct.Struct(">qqqqI")
 
 
@@ -40,7 +41,9 @@ class Cursor:
         try:
             *numbers, digest = _LAYOUT.unpack(base64.b64decode(text, altchars=b"-_", validate=True))
         except (binascii.Error, struct.error, ValueError) as error:
-            raise CursorError("not a cursor of this program; take it from `next` of the page before") from error
+            raise CursorError(_NONE) from error
+        if min(numbers) < 0:
+            raise CursorError(_NONE)
         if digest != _digest(words):
             raise CursorError("the cursor belongs to other filters; repeat those of the first page with it")
         return cls(*numbers)

@@ -11,11 +11,23 @@ from tracer.errors import StoreError
 from tracer.store.schema import is_ours, prepare
 
 # Set aside beside the database, and given back when the disk is full: deleting old rows needs room in the write-ahead
-# log before it frees any. Twice the log between two checkpoints.
+# log before it frees any. Three times what a log before its checkpoint can make the database lack.
 RESERVE_BYTES = 8 << 20
 
-# The log is checkpointed at 1000 pages (SQLite's own default) and cut back to this; one batch may pass it for a moment.
+# SQLite brings the log into the database when it has this many pages: 1 MiB, every five seconds at 100 calls a second.
+_CHECKPOINT_PAGES = 256
+
+# That waits for no reader, so the log may yet grow. At this size we wait for them ...
+_LOG_CUT_BYTES = 4 << 20
+
+# ... so that it stays below this: no transaction here writes more than the difference.
 LOG_BYTES = 8 << 20
+
+# A checkpoint that found no room is silent; it shows in how much larger the database ought to be than it is.
+_LACKING_BYTES = 1 << 20
+
+# How long another process may hold the write lock, or one of our readers a checkpoint, before that counts as a failure.
+_BUSY_SECONDS = 1.0
 
 # The inner pages of the four indexes of 512 MiB; more gains little (measured 14.7 against 17 us a row at 8 MB).
 _CACHE_KIB = 2000
@@ -54,24 +66,28 @@ class File:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            os.close(_open_private(self.path))
             try:
                 return self._connect()
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT or not is_ours(self.path):
                     raise
-            return self._replaced()
+            self._set_aside()
+            return self._connect()
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{self.path}: {error}; name another file with --store") from error
 
     def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._uri("rw"), uri=True, isolation_level=None, check_same_thread=False)
+        os.close(_open_private(self.path))
+        self._inode = self.path.stat().st_ino
+        db = sqlite3.connect(
+            self._uri("rw"), uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
         try:
             prepare(db, str(self.path))
             self.path.chmod(0o600)
             # NORMAL: a killed process loses nothing that was committed; a power cut may lose the last moments.
             db.execute(f"PRAGMA synchronous={'NORMAL' if self._durable else 'OFF'}")
-            db.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
+            db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
             db.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
             (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
             db.execute(f"PRAGMA max_page_count={(self._max_bytes - LOG_BYTES - RESERVE_BYTES) // page_bytes}")
@@ -86,22 +102,46 @@ class File:
         db.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
         return db
 
-    def replace(self) -> None:
-        """Set a damaged database aside as `*-damaged`, in place of an earlier one, and begin with an empty `writer`.
+    def reopen(self, *, damaged: bool) -> None:
+        """Open `writer` anew; a damaged database is set aside as `*-damaged` first, in place of an earlier one.
 
-        Raises OSError or sqlite3.Error when not even that can be done; it may be tried again.
+        Raises StoreError when that cannot be done; it may be tried again.
         """
         # First: SQLite removes the log, by its name, when the last connection is closed.
         self.writer.close()
-        self.writer = self._replaced()
+        if damaged and self.is_there():
+            self._set_aside()
+        self.writer = self._open()
 
-    def _replaced(self) -> sqlite3.Connection:
+    def _set_aside(self) -> None:
         for suffix in ("", "-wal"):
             with contextlib.suppress(FileNotFoundError):
                 self._beside(suffix).replace(self._beside("-damaged" + suffix))
         self._beside("-shm").unlink(missing_ok=True)
-        os.close(_open_private(self.path))
-        return self._connect()
+
+    def is_there(self) -> bool:
+        """Whether the path still leads to the database that `writer` has open."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def tend_log(self) -> None:
+        """To be called after each transaction: keeps the log small. Raises sqlite3.Error when there is no room."""
+        if self._beside("-wal").stat().st_size > _LOG_CUT_BYTES:
+            self.cut_log()
+        elif self.lacking() > _LACKING_BYTES:
+            self.writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def cut_log(self) -> None:
+        """Bring the whole log into the database and empty it. Raises sqlite3.Error."""
+        self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def lacking(self) -> int:
+        """By how many bytes the log's pages would make the database grow."""
+        (page_bytes,) = self.writer.execute("PRAGMA page_size").fetchone()
+        (pages,) = self.writer.execute("PRAGMA page_count").fetchone()
+        return max(0, int(page_bytes * pages) - self.path.stat().st_size)
 
     def take_reserve(self) -> None:
         """Give the reserve's room back to the file system."""

@@ -14,19 +14,16 @@ STORE_BYTES = 512 << 20
 # The log and the reserve take 16 MiB of it, whatever the size.
 STORE_BYTES_LEAST = 32 << 20
 
-# One transaction of about 20 ms; more than a batch, so that deleting keeps up with writing.
-STEP_ROWS = 1000
+# One transaction of about 10 ms, and at worst half of what the log has room for.
+STEP_ROWS = 500
 
-# Steps in a row at the most, then waiting rows have their turn.
-STEPS = 10
-
-# Deleting begins at this part of the largest size: below it a batch always finds room.
-_FULL = 0.9
+# Deleting begins this far below the largest size, so that every transaction finds room.
+_HEADROOM_BYTES = 4 << 20
 
 # Free pages are given back when they are more than this part of the file: giving back each at once would only make
 # the file grow again.
 _SLACK = 0.125
-_VACUUM_PAGES = 256
+_VACUUM_PAGES = 512
 
 _DELETE = "DELETE FROM row WHERE seq IN (SELECT seq FROM row {} LIMIT ?)"
 _DELETE_OLDEST_ENDED = _DELETE.format('WHERE "end" IS NOT NULL ORDER BY seq')
@@ -37,42 +34,55 @@ _DELETE_BEFORE = _DELETE.format(
 
 
 def keep_within(db: sqlite3.Connection, oldest_start: int) -> int:
-    """Delete rows that started before `oldest_start` (Unix ns), and the oldest ones while the file is too full.
+    """Delete a step of the rows that started before `oldest_start` (Unix ns), or of the oldest of a file too full.
 
-    An open row stays whatever its age. Returns how many rows went. Raises sqlite3.Error.
+    An open row stays whatever its age. Returns how many rows went: when any did, ask again. Raises sqlite3.Error.
     """
     deleted = 0
     for kind in get_args(Kind):
         deleted += db.execute(_DELETE_BEFORE, (kind, oldest_start, STEP_ROWS)).rowcount
-    for _ in range(STEPS):
-        if not _is_full(db):
-            break
-        deleted += _delete_step(db)
+    if not deleted and _is_full(db):
+        deleted = _delete_step(db)
     if deleted:
         _delete_pods(db)
+    return deleted
+
+
+def shrink(db: sqlite3.Connection) -> bool:
+    """Give some free pages back to the file system if many are free; whether any were. Raises sqlite3.Error."""
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
-    if free > pages * _SLACK:
-        _give_back(db, _VACUUM_PAGES)
-    return deleted
+    if free <= pages * _SLACK:
+        return False
+    _give_back(db, _VACUUM_PAGES)
+    return True
 
 
-def make_room(db: sqlite3.Connection) -> int:
-    """Delete the oldest rows of a store that cannot grow, and cut the file by what they took; how many rows went.
+def make_room(db: sqlite3.Connection, lacking_bytes: int) -> int:
+    """Delete the oldest rows of a store that cannot grow, and cut `lacking_bytes` off its end; how many rows went.
 
-    Needs as much room in the log as it frees in the file. Raises sqlite3.Error.
+    The log takes two and a half times the bytes that are freed, a little more than lack. Raises sqlite3.Error.
     """
     deleted = _delete_step(db)
+    while _free_bytes(db) < lacking_bytes and (count := _delete_step(db)):
+        deleted += count
     _delete_pods(db)
-    _give_back(db, 0)
+    (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+    _give_back(db, lacking_bytes // page_bytes + 1)
     return deleted
+
+
+def _free_bytes(db: sqlite3.Connection) -> int:
+    (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+    (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    return int(free * page_bytes)
 
 
 def _is_full(db: sqlite3.Connection) -> bool:
+    (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
     (pages,) = db.execute("PRAGMA page_count").fetchone()
-    (free,) = db.execute("PRAGMA freelist_count").fetchone()
     (most,) = db.execute("PRAGMA max_page_count").fetchone()
-    return bool(pages - free > most * _FULL)
+    return bool((most - pages) * page_bytes + _free_bytes(db) < _HEADROOM_BYTES)
 
 
 def _delete_step(db: sqlite3.Connection) -> int:
@@ -86,6 +96,6 @@ def _delete_pods(db: sqlite3.Connection) -> None:
 
 
 def _give_back(db: sqlite3.Connection, pages: int) -> None:
-    """Cut up to `pages` free pages off the file; 0 is all."""
+    """Cut up to `pages` free pages off the file."""
     # The pragma frees one page a step and has no columns: `execute` would stop after the first.
     db.executescript(f"PRAGMA incremental_vacuum({pages})")

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+from tracer.errors import StoreError
 from tracer.rows import Row
 from tracer.store.columns import Columns, Pod, columns
 from tracer.store.file import File
 from tracer.store.queue import Key, Queue
-from tracer.store.retention import AGE_SECONDS, keep_within, make_room
+from tracer.store.retention import AGE_SECONDS, keep_within, make_room, shrink
 
-State = Literal["ok", "full", "read_only", "io_error", "damaged", "locked", "failed"]
+State = Literal["ok", "full", "read_only", "io_error", "damaged", "removed", "locked", "failed"]
 
 _STATES: dict[int, State] = {
     sqlite3.SQLITE_FULL: "full",
@@ -32,6 +33,12 @@ RETRY_SECONDS = 1.0
 
 # A full disk lets a batch through now and then; the state says so until it has let all through for this long.
 CALM_SECONDS = 60.0
+
+# Of JSON in one transaction: with the indexes less than twice that, for which the log and the file have room.
+_TRANSACTION_BYTES = 1 << 19
+
+# Deleting in a row at the most, then waiting rows have their turn: enough to outrun the fastest writing.
+_STEPS = 4
 
 # Looked through for the last thing a killed run saw.
 _LAST_ROWS = 1000
@@ -119,26 +126,24 @@ class Writer:
             except (ValueError, TypeError, AttributeError):
                 unwritable.append(row)
         try:
-            if self._damaged:
-                self._replace()
+            if self._damaged or not self._file.is_there():
+                self._reopen()
             if self._run is None:
                 self._run = self._begin_run()
             try:
-                self._write(encoded)
+                for part in _parts(encoded):
+                    self._write(part)
+                    self._keep_limits()
             except _ROW_ERRORS:
                 bad = self._write_each(encoded)
                 unwritable += [writable[index] for index in bad]
                 writable = [row for index, row in enumerate(writable) if index not in bad]
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, StoreError) as error:
             self._queue.settle(unwritten=writable, unwritable=unwritable)
             return self._recover(error)
         finally:
             self.rejected += len(unwritable)
         self._queue.settle(written=writable, unwritable=unwritable)
-        try:
-            self._keep_limits()
-        except sqlite3.Error as error:
-            return self._recover(error)
         self._failures_in_a_row = 0
         return True
 
@@ -155,8 +160,6 @@ class Writer:
 
     def _write(self, encoded: Sequence[Columns]) -> None:
         self._lost_ends |= self._queue.take_lost_ends()
-        if not encoded and not self._lost_ends:
-            return
         with self._transaction():
             before = self._last_seq()
             self._file.writer.executemany(_UPSERT, [self._parameters(row) for row in encoded])
@@ -166,6 +169,7 @@ class Writer:
         self._lost_ends.clear()
         self.rows += inserted
         self.written += len(encoded)
+        self._file.tend_log()
 
     def _write_each(self, encoded: Sequence[Columns]) -> set[int]:
         """Write the rows one by one, so that a bad one takes no other with it; the places of the bad ones."""
@@ -196,21 +200,24 @@ class Writer:
         return int(last)
 
     def _keep_limits(self) -> None:
-        deleted = keep_within(self._file.writer, time.time_ns() - AGE_SECONDS * 1_000_000_000 if self._age_limit else 0)
-        if deleted:
+        oldest_start = time.time_ns() - AGE_SECONDS * 1_000_000_000 if self._age_limit else 0
+        for _ in range(_STEPS):
+            deleted = keep_within(self._file.writer, oldest_start)
+            if not deleted:
+                break
             self._pods.clear()  # some pods may have gone with their last row
             self.rows -= deleted
             self.deleted += deleted
+            self._file.tend_log()
+        if shrink(self._file.writer):
+            self._file.cut_log()  # only this cuts the file
         if not self._reserved:
             self._reserved = self._file.restore_reserve()
 
-    def _recover(self, error: sqlite3.Error | OSError) -> bool:
+    def _recover(self, error: sqlite3.Error | OSError | StoreError) -> bool:
         """Note the failure and do what may help; True when it is worth trying again at once."""
         code = error.sqlite_errorcode if isinstance(error, sqlite3.Error) else sqlite3.SQLITE_IOERR
         state = _STATES.get(code & 0xFF, "failed")
-        # Deleted or renamed under us: rows would go where nobody reads them.
-        if code == sqlite3.SQLITE_READONLY_DBMOVED:
-            state = "damaged"
         if state != self.state:
             _log.warning("store %s: %s; tracing goes on", self._file.path, error)
         self._note(state)
@@ -231,9 +238,9 @@ class Writer:
     def _make_room(self) -> bool:
         self._file.take_reserve()
         try:
-            deleted = make_room(self._file.writer)
-            self._file.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.Error:
+            deleted = make_room(self._file.writer, self._file.lacking())
+            self._file.cut_log()
+        except (sqlite3.Error, OSError):
             return False
         finally:
             self._pods.clear()
@@ -242,10 +249,14 @@ class Writer:
         self.deleted += deleted
         return deleted > 0
 
-    def _replace(self) -> None:
-        self._file.replace()
+    def _reopen(self) -> None:
+        if not self._damaged:
+            _log.warning("store %s: the file was removed or replaced; it is opened anew", self._file.path)
+            self._note("removed")
+        self._file.reopen(damaged=self._damaged)
         self._damaged = False
         self._run = None
+        self._pods.clear()
         self.deleted += self.rows
         self.rows = 0
         self._on_replaced()
@@ -261,3 +272,14 @@ class Writer:
             if self._file.writer.in_transaction:
                 self._file.writer.execute("ROLLBACK")
             raise
+
+
+def _parts(rows: Sequence[Columns]) -> Iterator[Sequence[Columns]]:
+    """The rows in transactions' worth."""
+    begin = size = 0
+    for end, row in enumerate(rows):
+        size += len(row.fields)
+        if size > _TRANSACTION_BYTES:
+            yield rows[begin:end]
+            begin, size = end, len(row.fields)
+    yield rows[begin:]

@@ -1,0 +1,126 @@
+"""Rows as the pipeline makes them, for the tests of everything that takes rows."""
+
+from typing import Any
+
+from tracer.rows import Row, rfc3339
+
+SECOND = 1_000_000_000
+NOW = 1_796_069_927_930_080_560
+
+
+def pod(name: str = "web-0", uid: str = "6f1d", namespace: str = "default") -> dict[str, str]:
+    return {"namespace": namespace, "name": name, "uid": uid}
+
+
+def call(id_: str, start: int = NOW, seconds: float | None = 0.001, **fields: Any) -> Row:
+    """A call that ended after `seconds`, or is open."""
+    ended = seconds is not None
+    end = start + int(seconds * SECOND) if seconds is not None else None
+    return Row(
+        "call",
+        id_,
+        start,
+        end,
+        {
+            "id": id_,
+            "runtime": "/run/containerd/containerd.sock",
+            "connection": "c3",
+            "stream": 17,
+            "client": {"pid": 12, "comm": "kubelet", "role": "kubelet"},
+            "service": "runtime.v1.RuntimeService",
+            "method": "ListContainers",
+            "method_source": "header",
+            "api": "v1",
+            "start": rfc3339(start),
+            "duration_seconds": seconds,
+            "request_wait_seconds": 0.0001 if ended else None,
+            "service_seconds": 0.0008 if ended else None,
+            "response_wait_seconds": 0.0001 if ended else None,
+            "status": "OK" if ended else None,
+            "ended_by": "server" if ended else None,
+            "error": None,
+            "deadline_seconds": 120.0,
+            "request_bytes": 7,
+            "response_bytes": 1234 if ended else 0,
+            "streaming": False,
+            "complete": True,
+            "pod": None,
+            "container": None,
+            "sandbox_id": None,
+            "image": None,
+            "activity": {"kind": "relist", "id": "rc3-15"},
+        }
+        | fields,
+    )
+
+
+def relist(id_: str, start: int = NOW, seconds: float | None = 0.003, **fields: Any) -> Row:
+    end = start + int(seconds * SECOND) if seconds is not None else None
+    return Row(
+        "relist",
+        id_,
+        start,
+        end,
+        {
+            "id": id_,
+            "kind": "generic",
+            "start": rfc3339(start),
+            "duration_seconds": seconds,
+            "interval_seconds": 1.004,
+            "list_sandboxes_seconds": 0.001,
+            "list_containers_seconds": 0.001,
+            "inspect_seconds": 0.001,
+            "sandboxes": 1,
+            "containers": 1,
+            "inspections": [
+                {"pod": pod(), "start": rfc3339(start), "duration_seconds": 0.001, "calls": ["c3-19", "c3-21"]}
+            ],
+            "outcome": "open" if seconds is None else "ok",
+            "complete": True,
+            "calls": ["c3-15", "c3-17", "c3-19", "c3-21"],
+            "events": [event(f"e{id_}", start).fields],
+        }
+        | fields,
+    )
+
+
+def event(id_: str, time: int = NOW, **fields: Any) -> Row:
+    return Row(
+        "pleg_event",
+        id_,
+        time,
+        time,
+        {
+            "id": id_,
+            "time": rfc3339(time),
+            "type": "ContainerStarted",
+            "pod": pod(),
+            "pod_uid": "6f1d",
+            "container_id": "ab" * 32,
+            "relist": "rc3-15",
+        }
+        | fields,
+    )
+
+
+def sync_pass(id_: str, start: int = NOW, seconds: float | None = 0.4, **fields: Any) -> Row:
+    end = start + int(seconds * SECOND) if seconds is not None else None
+    return Row(
+        "sync_pass",
+        id_,
+        start,
+        end,
+        {
+            "id": id_,
+            "pod": pod(),
+            "kind": "create",
+            "trigger": "config",
+            "start": rfc3339(start),
+            "duration_seconds": seconds,
+            "stages": [{"name": "run_sandbox", "start": rfc3339(start), "duration_seconds": 0.2, "calls": ["c3-23"]}],
+            "calls": ["c3-23"],
+            "outcome": "open" if seconds is None else "ok",
+            "complete": True,
+        }
+        | fields,
+    )
