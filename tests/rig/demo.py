@@ -24,6 +24,9 @@ START_SECONDS = 30.0
 REFRESH_SECONDS = 1.0
 """A relist a second is the fastest thing to be seen."""
 
+HEALTH_TURNS = 5
+"""Without a terminal, the PLEG's health is told each so many refreshes."""
+
 COMMAND = Path(sys.executable).with_name("criscope")
 
 
@@ -133,13 +136,20 @@ def _show(console: Console, tracer: Tracer, seconds: float | None) -> None:
         return
     console.print(*addresses(tracer.rest.url), sep="\n", soft_wrap=True)
     shown: set[str] = set()
+    turn = 0
     while time.monotonic() < due:
         now = tracer.snapshot()
-        over = [sync for sync in reversed(now.passes) if sync["duration_seconds"] is not None]
-        lines = [health(now).plain, *(relist_line(relist) for relist in now.relists[:1])]
-        lines += [pass_line(sync) for sync in over if sync["id"] not in shown]
-        shown |= {sync["id"] for sync in over}
-        console.print(*lines, sep="\n", soft_wrap=True)
+        if turn % HEALTH_TURNS == 0:
+            console.print(health(now).plain, soft_wrap=True)
+        for line, items in ((relist_line, now.relists), (pass_line, now.passes)):
+            news = [
+                item for item in reversed(items) if item["duration_seconds"] is not None and item["id"] not in shown
+            ]
+            shown |= {item["id"] for item in news}
+            for item in news:
+                if item.get("events", True):  # a relist that found nothing is no news
+                    console.print(line(item), soft_wrap=True)
+        turn += 1
         time.sleep(REFRESH_SECONDS)
 
 

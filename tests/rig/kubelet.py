@@ -57,18 +57,17 @@ class Kubelet:
         self._node_version()
         self._runtime_status()
         self._spawn(self._pleg.run, self._stopping)
-        for turn, (period, action) in enumerate(
-            (
-                (CONTAINER_GC_PERIOD, self.collect_garbage),
-                (IMAGE_CACHE_PERIOD, self._refresh_images),
-                (IMAGE_GC_PERIOD, self._collect_images),
-                (STATUS_PERIOD, self._runtime_status),
-                (VERSION_PERIOD, self._node_version),
-                (HOUSEKEEPING_PERIOD, self._housekeep),
-                (STATS_PERIOD, self._read_stats),
-                (LOG_PERIOD, self._look_at_logs),
-            )
-        ):
+        periodic = (
+            (HOUSEKEEPING_PERIOD, self._housekeep),
+            (CONTAINER_GC_PERIOD, self.collect_garbage),
+            (IMAGE_CACHE_PERIOD, self._refresh_images),
+            (IMAGE_GC_PERIOD, self._collect_images),
+            (STATUS_PERIOD, self._runtime_status),
+            (VERSION_PERIOD, self._node_version),
+            (STATS_PERIOD, self._read_stats),
+            (LOG_PERIOD, self._look_at_logs),
+        )
+        for turn, (period, action) in enumerate(periodic, start=1):
             self._spawn(self._repeat, turn * STAGGER, period, action)
 
     def stop(self) -> None:

@@ -17,6 +17,10 @@ PODS = 5
 CALLS = 4
 """Rows of each table: with headlines and addresses they fill a terminal of 24 lines."""
 
+PASSES = 50
+LATEST = 100
+"""So many of the newest are asked for, to choose from."""
+
 SLOW_SECONDS = 0.02
 """Of the calls, those that took longer than this; the answers that come from memory take 1 to 3 ms."""
 
@@ -46,13 +50,14 @@ class Rest:
     def snapshot(self) -> Snapshot:
         return Snapshot(
             pleg=self.get("/api/v1/pleg"),
-            relists=self._newest("/api/v1/relists", limit=50),
-            passes=self._newest("/api/v1/sync-passes", limit=200),
-            calls=self._newest("/api/v1/calls", min_duration=SLOW_SECONDS, limit=200),
+            relists=self._items("/api/v1/relists", limit=LATEST),
+            passes=self._items("/api/v1/sync-passes", limit=PASSES),
+            calls=self._items("/api/v1/calls", min_duration=SLOW_SECONDS, since="60s", limit=LATEST),
         )
 
-    def _newest(self, path: str, **query: str | float) -> list[dict[str, Any]]:
-        return sorted(self.get(path, **query)["items"], key=lambda item: item["start"], reverse=True)
+    def _items(self, path: str, **query: str | float) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.get(path, **query)["items"]
+        return found
 
 
 def addresses(url: str) -> list[str]:
@@ -68,7 +73,7 @@ def screen(now: Snapshot, url: str) -> RenderableType:
     """A picture of 24 lines by 80 columns."""
     title = Text(f"criscope  {url}  (all addresses: {url}/docs)", style="bold")
     rows = [Text(text, style="dim", no_wrap=True, overflow="ellipsis") for text in addresses(url)]
-    return Group(title, health(now), _relists(now), _pods(now), _calls(now), *rows)
+    return Group(title, health(now), _relists(now), "", _pods(now), "", _calls(now), "", *rows)
 
 
 def health(now: Snapshot) -> Text:
@@ -78,9 +83,10 @@ def health(now: Snapshot) -> Text:
         return Text("PLEG: no relist seen yet", style="yellow")
     healthy = left > 0
     text = f"PLEG {'healthy' if healthy else 'NOT healthy'}: last relist began {now.pleg['age_seconds']:.1f} s ago"
+    text += f", {left:.0f} s until unhealthy; now {now.pleg['stage']}"
     if waits := now.pleg["waiting_for"]:
-        text += f", waits for {waits['method']}"
-    return Text(f"{text}, {left:.0f} s until unhealthy", style="green" if healthy else "bold red", no_wrap=True)
+        text += f", waits {waits['age_seconds']:.1f} s for {waits['method']} {_of(waits)}"
+    return Text(text, style="green" if healthy else "bold red", no_wrap=True, overflow="ellipsis")
 
 
 def relist_line(relist: dict[str, Any]) -> str:
@@ -101,7 +107,9 @@ def _relists(now: Snapshot) -> Table:
     table = _table("relist", "total", "sandboxes", "containers", "inspect", "events")
     for relist in now.relists[:RELISTS]:
         parts = ("duration_seconds", "list_sandboxes_seconds", "list_containers_seconds", "inspect_seconds")
-        table.add_row(_clock(relist), *(_seconds(relist[part]) for part in parts), _events(relist))
+        table.add_row(
+            f"{_clock(relist)} {relist['kind']}", *(_seconds(relist[part]) for part in parts), _events(relist)
+        )
     return table
 
 
