@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tracer.cri import read_containers, read_sandboxes
 from tracer.inventory import Inventory, ask
 from tracer.kernel.source import DRAIN_SECONDS, KernelSource
 from tracer.pipeline import Pipeline
 from tracer.records import Record
 from tracer.rows import Row
+from tracer.schema import read_containers, read_sandboxes
 
 log = logging.getLogger(__name__)
 

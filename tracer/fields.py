@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from tracer.cri import STREAMS, Container, CriCall, Pod, redact
+from tracer.facts import STREAMS, Container, CriCall, Pod
 from tracer.kubelet.passes import Stage, SyncPass
 from tracer.kubelet.pleg import PlegEvent
 from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
 from tracer.rows import Row, rfc3339
+from tracer.texts import redact
 
 NS = 1_000_000_000
 

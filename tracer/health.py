@@ -3,7 +3,7 @@
 from typing import Any
 
 from tracer import fields
-from tracer.cri import CriCall
+from tracer.facts import CriCall
 from tracer.fields import NS, seconds
 from tracer.kubelet.kubelet import Kubelet
 from tracer.kubelet.relists import Relist

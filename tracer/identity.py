@@ -4,7 +4,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tracer.cri import Answer, Container, CriCall, CriEvent, Done, ListedContainer, ListedSandbox, Pod
+from tracer.facts import Answer, Container, CriCall, CriEvent, Done, ListedContainer, ListedSandbox, Named, Pod
 
 MAX_KNOWN = 32_768
 """Sandboxes, and containers, remembered; the largest nodes keep some thousands including dead ones."""
@@ -54,7 +54,7 @@ class Identity:
                 self.learn_containers(call.containers)
         self._learn_call(call)
         self.complete(call)
-        if isinstance(event, Done) and _nameless(call):
+        if isinstance(event, (Done, Named)) and _nameless(call):
             self._waiting[call.id] = call
             self.stats.unnamed += 1
             if len(self._waiting) > MAX_WAITING:

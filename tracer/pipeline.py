@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from tracer import health
-from tracer.cri import Answer, Cri, CriCall, Done, Sent
+from tracer.cri import Cri
+from tracer.facts import Answer, CriCall, CriEvent, Done, Named, Sent
 from tracer.fields import NS, Rows
 from tracer.identity import Identity
 from tracer.kubelet.kubelet import Changed, Kubelet
@@ -85,11 +86,14 @@ class Pipeline:
             out += [self.rows.sync_pass(item) for item in kubelet.open_passes()]
         return out
 
-    def _cri(self, event: Sent | Answer | Done, out: list[Row]) -> None:
+    def _cri(self, event: CriEvent, out: list[Row]) -> None:
         call = event.call
         for named in self.identity.feed(event):
             self._show_again(named, out)
         if isinstance(event, Answer):
+            return
+        if isinstance(event, Named):
+            self._show_again(call, out)
             return
         kubelet = self._kubelet_of(call)
         if kubelet is None:
@@ -114,7 +118,7 @@ class Pipeline:
 
     def _kubelet_of(self, call: CriCall) -> Kubelet | None:
         peer = call.rpc.peer
-        if call.api is None and call.method_source != "unknown":
+        if not call.cri and call.method_source != "unknown":
             return None
         if peer.client_comm not in KUBELETS:
             return None

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tracer.cri import CriCall, Pod, Scope
+from tracer.facts import CriCall, Pod, Scope
 from tracer.kubelet.pleg import PodRecord
 
 

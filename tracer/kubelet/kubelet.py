@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tracer.cri import CriCall, Pod, Scope
+from tracer.facts import CriCall, Pod, Scope
 from tracer.kubelet.passes import CHANGING, SyncPass, SyncRun, Trigger
 from tracer.kubelet.pleg import PlegEvent
 from tracer.kubelet.relists import RELIST_PERIOD_NS, Records, Relist, RelistRun

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tracer.cri import CriCall, Pod, Scope
+from tracer.facts import CriCall, Pod, Scope
 from tracer.kubelet.inspection import PodInspector
 from tracer.kubelet.pleg import pod_records
 from tracer.kubelet.runs import ActivityKind, Run

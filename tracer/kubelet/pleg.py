@@ -6,7 +6,7 @@ Rules: `pkg/kubelet/pleg/generic.go` (`convertState`, `generateEvents`, `compute
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tracer.cri import EXITED, RUNNING, ListedContainer, ListedSandbox, Pod
+from tracer.facts import EXITED, RUNNING, ListedContainer, ListedSandbox, Pod
 
 EventType = Literal["ContainerStarted", "ContainerDied", "ContainerRemoved", "ContainerChanged", "PodSync"]
 State = Literal["running", "exited", "unknown", "absent"]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tracer.cri import CriCall, Scope
+from tracer.facts import CriCall, Scope
 from tracer.kubelet.inspection import Inspection, PodInspector
 from tracer.kubelet.pleg import EventType, PlegEvent, PodRecord, derive, pod_records
 from tracer.kubelet.runs import ActivityKind, Run

@@ -8,7 +8,7 @@ no run waits for opens one.
 from collections.abc import Iterable
 from typing import Literal
 
-from tracer.cri import CriCall, Scope
+from tracer.facts import CriCall, Scope
 
 ActivityKind = Literal[
     "relist", "pod_relist", "sync", "terminate", "housekeeping", "container_gc", "sandbox_gc", "image_gc",

@@ -6,7 +6,10 @@ from cri_api.v1alpha2 import api_pb2 as v1alpha2
 
 from tests.unit.conversation import Conversation
 from tests.unit.decode import events
-from tracer.cri import METHODS, Cri, Done, Pod, Scope, redact
+from tracer.cri import Cri
+from tracer.facts import Done, Pod, Scope
+from tracer.schema import METHODS
+from tracer.texts import redact
 from tracer.identity import Identity
 
 RUNTIME = "/runtime.v1.RuntimeService/"

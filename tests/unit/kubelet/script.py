@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tracer.cri import Container, CriCall, ListedContainer, ListedSandbox, Pod, Scope
+from tracer.facts import Container, CriCall, ListedContainer, ListedSandbox, Pod, Scope
 from tracer.kubelet.kubelet import Changed, Kubelet
 from tracer.rpc import Call
 from tracer.streams import Peer

@@ -1,7 +1,7 @@
 """Sync passes: which calls are one, of which kind, with which stages."""
 
 from tests.unit.kubelet.script import MS, S, Script, container, pod, sandbox
-from tracer.cri import EXITED, Container, Scope
+from tracer.facts import EXITED, Container, Scope
 
 A = [sandbox("a")], [container("a")]
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.kubelet.script import MS, S, Script, container, pod, sandbox
 from tracer import health
-from tracer.cri import EXITED, RUNNING, UNKNOWN_STATE, Scope
+from tracer.facts import EXITED, RUNNING, UNKNOWN_STATE, Scope
 
 A = [sandbox("a")], [container("a")]
 

@@ -1,0 +1,249 @@
+"""The CRI's messages: which facts of each method's request and answer are taken. Knows protobuf.
+
+v1alpha2 messages are read as v1: v1 kept every field's number and type (a test compares the descriptors). The six
+`Stream*` lists (KEP-5825) carry the same items in the same field as their `List*` answers.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from cri_api.v1 import api_pb2
+
+from tracer.facts import (
+    NAME_LABEL,
+    NAMESPACE_LABEL,
+    RUNNING,
+    SEEN_ANNOTATION,
+    STREAMED,
+    UID_LABEL,
+    Container,
+    CriCall,
+    ListedContainer,
+    ListedSandbox,
+    Pod,
+    Scope,
+)
+
+
+def _methods() -> dict[str, str]:
+    services = api_pb2.DESCRIPTOR.services_by_name.values()
+    known = {method.name: service.name for service in services for method in service.methods}
+    for streamed, listed in STREAMED.items():
+        known[streamed] = known[listed]
+    return known
+
+
+METHODS = _methods()
+"""CRI method name -> service name (RuntimeService or ImageService)."""
+
+
+def _pod_of(labels: Any) -> Pod | None:
+    uid = labels.get(UID_LABEL)
+    return Pod(labels.get(NAMESPACE_LABEL, ""), labels.get(NAME_LABEL, ""), uid) if uid else None
+
+
+def _pod(metadata: Any) -> Pod:
+    return Pod(metadata.namespace, metadata.name, metadata.uid)
+
+
+def read_sandboxes(data: bytes) -> tuple[ListedSandbox, ...]:
+    """The items of a serialised ListPodSandboxResponse; raises `DecodeError` when it is none."""
+    return tuple(
+        ListedSandbox(
+            item.id,
+            _pod(item.metadata),
+            item.metadata.attempt,
+            item.state == 0,
+            item.created_at,
+            item.annotations.get(SEEN_ANNOTATION, ""),
+        )
+        for item in api_pb2.ListPodSandboxResponse.FromString(data).items
+    )
+
+
+def read_containers(data: bytes) -> tuple[ListedContainer, ...]:
+    """The items of a serialised ListContainersResponse; raises `DecodeError` when it is none."""
+    return tuple(
+        ListedContainer(
+            item.id,
+            item.pod_sandbox_id,
+            Container(item.id, item.metadata.name, item.metadata.attempt),
+            _pod_of(item.labels),
+            item.state,
+            item.created_at,
+        )
+        for item in api_pb2.ListContainersResponse.FromString(data).containers
+    )
+
+
+def _filter(call: CriCall, wanted: Any, sandboxes: bool) -> None:
+    uid = wanted.label_selector.get(UID_LABEL)
+    state = wanted.HasField("state")
+    if wanted.id or (not sandboxes and wanted.pod_sandbox_id):
+        call.scope = Scope.OTHER
+        call.sandbox_id = wanted.id if sandboxes else wanted.pod_sandbox_id or None
+        call.container_id = None if sandboxes else wanted.id or None
+    elif uid and len(wanted.label_selector) == 1 and not state:
+        call.scope, call.pod_uid = Scope.POD, uid
+    elif wanted.label_selector:
+        call.scope = Scope.OTHER
+    elif state:
+        call.scope = Scope.READY if wanted.state.state == (0 if sandboxes else RUNNING) else Scope.OTHER
+    else:
+        call.scope = Scope.ALL
+
+
+def _list_sandboxes(call: CriCall, request: Any) -> None:
+    _filter(call, request.filter, sandboxes=True)
+
+
+def _list_containers(call: CriCall, request: Any) -> None:
+    _filter(call, request.filter, sandboxes=False)
+
+
+def _run_sandbox(call: CriCall, request: Any) -> None:
+    metadata = request.config.metadata
+    call.pod, call.attempt = _pod(metadata), metadata.attempt
+    call.seen = request.config.annotations.get(SEEN_ANNOTATION)
+
+
+def _create_container(call: CriCall, request: Any) -> None:
+    call.sandbox_id = request.pod_sandbox_id or None
+    call.image = request.config.image.image or None
+    metadata = request.config.metadata
+    call.container = Container("", metadata.name, metadata.attempt)
+    if request.sandbox_config.metadata.uid:
+        call.pod = _pod(request.sandbox_config.metadata)
+
+
+def _container_id(call: CriCall, request: Any) -> None:
+    call.container_id = request.container_id or None
+
+
+def _stop_container(call: CriCall, request: Any) -> None:
+    _container_id(call, request)
+    call.grace = request.timeout
+
+
+def _update_resources(call: CriCall, request: Any) -> None:
+    _container_id(call, request)
+    fields = [descriptor.name for descriptor, _ in request.linux.ListFields()]
+    call.cpuset_only = fields == ["cpuset_cpus"]
+
+
+def _exec_sync(call: CriCall, request: Any) -> None:
+    _container_id(call, request)
+    call.timeout = request.timeout
+    call.command = hashlib.blake2b("\0".join(request.cmd).encode(), digest_size=8, key=_COMMAND_KEY).hexdigest()
+
+
+_COMMAND_KEY = hashlib.sha256(b"criscope command digest").digest()
+
+
+def _sandbox_id(call: CriCall, request: Any) -> None:
+    call.sandbox_id = request.pod_sandbox_id or None
+
+
+def _image(call: CriCall, request: Any) -> None:
+    call.image = request.image.image or None
+    call.annotated = bool(request.image.annotations)
+    call.seen = request.image.annotations.get(SEEN_ANNOTATION)
+
+
+def _pull_image(call: CriCall, request: Any) -> None:
+    _image(call, request)
+    if request.sandbox_config.metadata.uid:
+        call.pod = _pod(request.sandbox_config.metadata)
+
+
+def _stats_filter(call: CriCall, request: Any) -> None:
+    call.sandbox_id = request.filter.pod_sandbox_id or None
+    call.container_id = request.filter.id or None
+
+
+Reader = Callable[[CriCall, Any], None]
+
+_REQUESTS: dict[str, tuple[Any, Reader]] = {
+    "ListPodSandbox": (api_pb2.ListPodSandboxRequest, _list_sandboxes),
+    "ListContainers": (api_pb2.ListContainersRequest, _list_containers),
+    "RunPodSandbox": (api_pb2.RunPodSandboxRequest, _run_sandbox),
+    "CreateContainer": (api_pb2.CreateContainerRequest, _create_container),
+    "StopContainer": (api_pb2.StopContainerRequest, _stop_container),
+    "ExecSync": (api_pb2.ExecSyncRequest, _exec_sync),
+    "UpdateContainerResources": (api_pb2.UpdateContainerResourcesRequest, _update_resources),
+    "ImageStatus": (api_pb2.ImageStatusRequest, _image),
+    "RemoveImage": (api_pb2.RemoveImageRequest, _image),
+    "PullImage": (api_pb2.PullImageRequest, _pull_image),
+    "ListContainerStats": (api_pb2.ListContainerStatsRequest, _stats_filter),
+    **{
+        name: (getattr(api_pb2, f"{name}Request"), _container_id)
+        for name in (
+            "StartContainer", "RemoveContainer", "ContainerStatus", "ReopenContainerLog", "Exec", "Attach",
+            "ContainerStats", "CheckpointContainer",
+        )
+    },
+    **{
+        name: (getattr(api_pb2, f"{name}Request"), _sandbox_id)
+        for name in (
+            "StopPodSandbox", "RemovePodSandbox", "PodSandboxStatus", "PortForward", "PodSandboxStats",
+            "UpdatePodSandboxResources",
+        )
+    },
+}  # fmt: skip
+
+
+def _ran_sandbox(call: CriCall, response: Any) -> None:
+    call.sandbox_id = response.pod_sandbox_id or None
+
+
+def _created_container(call: CriCall, response: Any) -> None:
+    call.container_id = response.container_id or None
+    if call.container is not None and response.container_id:
+        call.container = call.container._replace(id=response.container_id)
+
+
+def _sandbox_status(call: CriCall, response: Any) -> None:
+    if response.status.metadata.uid:
+        call.pod, call.attempt = _pod(response.status.metadata), response.status.metadata.attempt
+
+
+def _container_status(call: CriCall, response: Any) -> None:
+    status = response.status
+    if status.id:
+        call.container = Container(status.id, status.metadata.name, status.metadata.attempt)
+        call.pod = _pod_of(status.labels) or call.pod
+
+
+def _exec_result(call: CriCall, response: Any) -> None:
+    call.exit_code = response.exit_code
+
+
+_RESPONSES: dict[str, tuple[Any, Reader]] = {
+    "RunPodSandbox": (api_pb2.RunPodSandboxResponse, _ran_sandbox),
+    "CreateContainer": (api_pb2.CreateContainerResponse, _created_container),
+    "PodSandboxStatus": (api_pb2.PodSandboxStatusResponse, _sandbox_status),
+    "ContainerStatus": (api_pb2.ContainerStatusResponse, _container_status),
+    "ExecSync": (api_pb2.ExecSyncResponse, _exec_result),
+}
+
+
+def read_request(call: CriCall, data: bytes) -> None:
+    """Take the facts of the request of a named call. Raises `DecodeError` when it is not its method's message."""
+    reader = _REQUESTS.get(unary(call.method))
+    if reader is not None:
+        kind, read = reader
+        read(call, kind.FromString(data))
+
+
+def read_response(call: CriCall, data: bytes) -> None:
+    """Take the facts of an answer, lists aside. Raises `DecodeError` when it is not its method's message."""
+    reader = _RESPONSES.get(unary(call.method))
+    if reader is not None:
+        kind, read = reader
+        read(call, kind.FromString(data))
+
+
+def unary(method: str | None) -> str:
+    """The method whose messages `method` uses: itself, or the list that it streams."""
+    return STREAMED.get(method or "", method or "")
