@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rig import machine
 from tests.rig.node import Node, why_not
 
 REASON = "needs root, BTF and containerd"
@@ -36,3 +37,12 @@ def node() -> Iterator[Node]:
     """A private containerd for the tests of one module."""
     with Node() as running:
         yield running
+
+
+@pytest.fixture
+def machine_as_before() -> Iterator[None]:
+    """The machine is the same after the test as before it."""
+    before, processes = machine.shared_state(), machine.rig_processes()
+    yield
+    assert machine.shared_state() == before
+    assert machine.rig_processes() == processes

@@ -41,6 +41,8 @@ class Tracer:
         if not COMMAND.exists():
             raise DemoError("criscope is not installed here: run `make setup`")
         self.rest = Rest(f"http://{listen}")
+        if self.rest.is_served():
+            raise DemoError(f"something else serves at {listen} already: end it, or give another --listen")
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the block)
         self._process = subprocess.Popen(
             [COMMAND, *arguments, "--listen", listen],
@@ -83,8 +85,8 @@ class Tracer:
         """Raise DemoError with its last words when it ended."""
         if self._process.poll() is not None:
             self._said.seek(0)
-            words = self._said.read().strip().splitlines() or ["nothing"]
-            raise DemoError(f"criscope ended with status {self._process.returncode}; it said: {words[-1]}")
+            words = self._said.read().strip().splitlines() or [f"criscope ended, {self._process.returncode}"]
+            raise DemoError(words[-1].removeprefix("criscope: "))
 
     def _end(self) -> None:
         self._process.terminate()
@@ -134,13 +136,14 @@ def _show(console: Console, tracer: Tracer, seconds: float | None) -> None:
                 live.update(screen(tracer.snapshot(), tracer.rest.url), refresh=True)
                 time.sleep(REFRESH_SECONDS)
         return
-    console.print(*addresses(tracer.rest.url), sep="\n", soft_wrap=True)
     shown: set[str] = set()
     turn = 0
     while time.monotonic() < due:
         now = tracer.snapshot()
         if turn % HEALTH_TURNS == 0:
             console.print(health(now).plain, soft_wrap=True)
+        if turn == 1:
+            console.print("Ask it yourself:", *addresses(now, tracer.rest.url), sep="\n", soft_wrap=True)
         for line, items in ((relist_line, now.relists), (pass_line, now.passes)):
             news = [
                 item for item in reversed(items) if item["duration_seconds"] is not None and item["id"] not in shown

@@ -1,6 +1,7 @@
 """The demonstration's view of a node, drawn from nothing but the tracer's REST answers."""
 
 import json
+import socket
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
@@ -47,6 +48,16 @@ class Rest:
         with urllib.request.urlopen(target, timeout=REQUEST_SECONDS) as answer:
             return json.load(answer)
 
+    def is_served(self) -> bool:
+        """Whether anybody listens there."""
+        target = urllib.parse.urlsplit(self.url)
+        assert target.hostname is not None
+        try:
+            with socket.create_connection((target.hostname, target.port or 80), REQUEST_SECONDS):
+                return True
+        except OSError:
+            return False
+
     def snapshot(self) -> Snapshot:
         return Snapshot(
             pleg=self.get("/api/v1/pleg"),
@@ -60,19 +71,16 @@ class Rest:
         return found
 
 
-def addresses(url: str) -> list[str]:
+def addresses(now: Snapshot, url: str) -> list[str]:
     """What to ask the tracer oneself, while it runs."""
-    return [
-        f"curl '{url}/api/v1/relists?limit=5'",
-        f"curl '{url}/api/v1/pods/shop/cart/timeline'",
-        f"curl '{url}/api/v1/calls?method=RunPodSandbox'",
-    ]
+    pod = next((f"/api/v1/pods/{_pod(sync)}/timeline" for sync in now.passes), "/api/v1/pods")
+    return [f"curl '{url}{path}'" for path in ("/api/v1/relists?limit=5", pod, "/api/v1/calls?method=RunPodSandbox")]
 
 
 def screen(now: Snapshot, url: str) -> RenderableType:
     """A picture of 24 lines by 80 columns."""
     title = Text(f"criscope  {url}  (all addresses: {url}/docs)", style="bold")
-    rows = [Text(text, style="dim", no_wrap=True, overflow="ellipsis") for text in addresses(url)]
+    rows = [Text(text, style="dim", no_wrap=True, overflow="ellipsis") for text in addresses(now, url)]
     return Group(title, health(now), _relists(now), "", _pods(now), "", _calls(now), "", *rows)
 
 
