@@ -1,0 +1,1 @@
+"""Outputs: what the rows become for other programs."""

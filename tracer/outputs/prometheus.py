@@ -1,0 +1,214 @@
+"""Metrics: rows counted as they come, and at each scrape what is open now (docs/metrics.md)."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from tracer.outputs import labels
+from tracer.outputs.exposition import exposition
+from tracer.outputs.live import LiveCollector
+from tracer.outputs.tally import Counter, Histogram, Summary
+from tracer.rows import Kind, Live, Row
+from tracer.store import Status
+
+__all__ = ["Metrics", "exposition"]
+
+REMEMBERED = 8192
+"""Ids of rows of one kind after which the older half of those remembered is forgotten. A final row comes again within
+seconds, when the call's pod or activity turned out; 8192 calls are half a minute of a storm of 300 changing pods."""
+
+LIST_LIMIT_BYTES = 16 << 20
+"""The largest answer the kubelet accepts (`maxMsgSize` of its CRI client) and containerd sends."""
+
+LARGEST_WINDOW_NS = 300_000_000_000
+"""The largest list of the last five to ten minutes is shown: every scrape sees it, and it goes when the pods went."""
+
+# Seconds. 120: the kubelet's runtimeRequestTimeout.
+CALL_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 120, 300)
+# 180: the kubelet calls its PLEG unhealthy (`genericPlegRelistThreshold`).
+RELIST_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 120, 180)
+# From the start of one relist to the next: one second and what the relist took.
+INTERVAL_SECONDS = (1.01, 1.03, 1.1, 1.3, 2, 3, 5, 10, 30, 60, 120, 180)
+PASS_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600)
+
+# Label values with the fields that hold them.
+STAGES = {stage: f"{stage}_seconds" for stage in ("request_wait", "service", "response_wait")}
+RELIST_STAGES = {stage: f"{stage}_seconds" for stage in ("list_sandboxes", "list_containers", "inspect")}
+RELIST_KINDS = ("generic", "pod", "evented")
+EVENT_TYPES = ("ContainerStarted", "ContainerDied", "ContainerRemoved", "ContainerChanged", "PodSync")
+METHOD_SOURCES = ("header", "inferred", "unknown")
+
+# Sets of label values at most, so that all metrics together stay below 2,000 series whatever the peers send. A kubelet
+# uses about 26 methods with one or two statuses, other clients some more.
+CALL_SETS = 250
+DURATION_SETS = 50
+METHOD_SETS = len(labels.CRI_METHODS - labels.STREAMS) + 2  # and other, unknown
+
+
+class Metrics:
+    """Counts every final row once. `feed` is for one thread; scrapes may come from any."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Registers its metrics with `registry`, which must not have them yet."""
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._recent: dict[Kind, _Recent] = {kind: _Recent() for kind in ("call", "relist", "pleg_event", "sync_pass")}
+        self._largest = _Largest()
+        self._calls = Counter(
+            "criscope_cri_calls_total", "gRPC calls that ended.", ("method", "status", "client"), limit=CALL_SETS
+        )
+        self._sources = Counter(
+            "criscope_calls_by_method_source_total", "Calls that ended, by how their method is known.", ("source",),
+            limit=len(METHOD_SOURCES), known=[(source,) for source in METHOD_SOURCES],
+        )  # fmt: skip
+        self._durations = Histogram(
+            "criscope_cri_call_duration_seconds", "From the request's first byte until its client had read the answer.",
+            ("method", "client"), bounds=CALL_SECONDS, limit=DURATION_SETS,
+        )  # fmt: skip
+        self._stages = Summary(
+            "criscope_cri_call_stage_seconds", "Time of calls by who had to act.", ("method", "stage"),
+            limit=METHOD_SETS * len(STAGES),
+        )  # fmt: skip
+        self._bytes = Summary(
+            "criscope_cri_message_bytes", "Size of requests and answers.", ("method", "direction"),
+            limit=METHOD_SETS * 2,
+        )  # fmt: skip
+        self._relists = Counter(
+            "criscope_pleg_relists_total", "Relists that ended.", ("kind", "outcome"), limit=len(RELIST_KINDS) * 2,
+            known=[(kind, outcome) for kind in ("generic", "pod") for outcome in ("ok", "failed")],
+        )  # fmt: skip
+        self._relist_durations = Histogram(
+            "criscope_pleg_relist_duration_seconds", "First request sent to last answer read.", ("kind",),
+            bounds=RELIST_SECONDS, limit=len(RELIST_KINDS),
+        )  # fmt: skip
+        self._intervals = Histogram(
+            "criscope_pleg_relist_interval_seconds", "Start to start of consecutive relists.", bounds=INTERVAL_SECONDS
+        )
+        self._relist_stages = Histogram(
+            "criscope_pleg_relist_stage_seconds", "Parts of relists.", ("stage",), bounds=RELIST_SECONDS,
+            limit=len(RELIST_STAGES),
+        )  # fmt: skip
+        self._events = Counter(
+            "criscope_pleg_events_total", "PLEG events.", ("type",), limit=len(EVENT_TYPES),
+            known=[(kind,) for kind in EVENT_TYPES],
+        )  # fmt: skip
+        self._passes = Histogram(
+            "criscope_sync_pass_duration_seconds", "Passes of pod workers that made calls.", ("kind",),
+            bounds=PASS_SECONDS, limit=8,
+        )  # fmt: skip
+        self._count: dict[Kind, Callable[[Row], None]] = {
+            "call": self._call, "relist": self._relist, "pleg_event": self._event, "sync_pass": self._pass,
+        }  # fmt: skip
+        registry.register(self)
+        ProcessCollector(namespace="criscope", registry=registry)
+
+    def feed(self, rows: Iterable[Row]) -> None:
+        """Count the rows that are final and were not counted yet."""
+        with self._lock:
+            for row in rows:
+                if row.end is not None and self._recent[row.kind].add(row.id):
+                    self._count[row.kind](row)
+
+    def watch(self, live: Live, store_status: Callable[[], Status] | None) -> None:
+        """Also show, at each scrape, how `live` and the store are then."""
+        self._registry.register(LiveCollector(live, store_status))
+
+    def describe(self) -> Iterator[Metric]:
+        """What the registry checks for names that are taken."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, also without samples."""
+        with self._lock:
+            families: list[Metric] = [
+                tally.family()
+                for tally in (
+                    self._calls, self._sources, self._durations, self._stages, self._bytes, self._relists,
+                    self._relist_durations, self._intervals, self._relist_stages, self._events, self._passes,
+                )
+            ]  # fmt: skip
+            largest = self._largest.bytes
+        ratio = GaugeMetricFamily("criscope_cri_largest_list_ratio", "Largest list answer, of the 16 MiB allowed.")
+        if largest is not None:
+            ratio.add_metric([], largest / LIST_LIMIT_BYTES)
+        yield from families
+        yield ratio
+
+    def _call(self, row: Row) -> None:
+        fields = row.fields
+        service, name, ended_by = fields["service"], fields["method"], fields["ended_by"]
+        method, client = labels.method(service, name), labels.client(fields["client"]["role"])
+        self._calls.add((method, labels.status(fields["status"], ended_by), client))
+        self._sources.add((fields["method_source"],))
+        if fields["streaming"] or ended_by == "unknown" or not labels.is_cri(service):
+            # A stream lasts as long as it pleases; so may a foreign service's, which we do not know.
+            # A call that was lost from sight ended at an unknown time.
+            return
+        self._durations.observe((method, client), fields["duration_seconds"])
+        for stage, field in STAGES.items():
+            seconds = fields[field]
+            if seconds is not None:
+                self._stages.observe((method, stage), seconds)
+        self._bytes.observe((method, "request"), fields["request_bytes"])
+        self._bytes.observe((method, "response"), fields["response_bytes"])
+        if method.startswith("List"):
+            self._largest.add(row.start, fields["response_bytes"])
+
+    def _relist(self, row: Row) -> None:
+        fields = row.fields
+        kind = fields["kind"]
+        self._relists.add((kind, fields["outcome"]))
+        self._relist_durations.observe((kind,), fields["duration_seconds"])
+        if fields["interval_seconds"] is not None:
+            self._intervals.observe((), fields["interval_seconds"])
+        for stage, field in RELIST_STAGES.items():
+            seconds = fields[field]
+            # Most relists inspect nothing: those would bury the time of the others.
+            if seconds is not None and (stage != "inspect" or fields["inspections"]):
+                self._relist_stages.observe((stage,), seconds)
+
+    def _event(self, row: Row) -> None:
+        self._events.add((row.fields["type"],))
+
+    def _pass(self, row: Row) -> None:
+        self._passes.observe((row.fields["kind"],), row.fields["duration_seconds"])
+
+
+class _Recent:
+    """The ids added last: between `REMEMBERED` and twice as many."""
+
+    def __init__(self) -> None:
+        self._young: set[str] = set()
+        self._old: set[str] = set()
+
+    def add(self, id_: str) -> bool:
+        """True when it is new."""
+        if id_ in self._young or id_ in self._old:
+            return False
+        self._young.add(id_)
+        if len(self._young) >= REMEMBERED:
+            self._old, self._young = self._young, set()
+        return True
+
+
+class _Largest:
+    """The largest value of the last one to two windows of time."""
+
+    def __init__(self) -> None:
+        self._window = 0
+        self._before: int | None = None
+        self._now: int | None = None
+
+    @property
+    def bytes(self) -> int | None:
+        return max((size for size in (self._before, self._now) if size is not None), default=None)
+
+    def add(self, time: int, size: int) -> None:
+        """`time` in Unix ns."""
+        window = time // LARGEST_WINDOW_NS
+        if window - self._window not in (0, -1):  # calls of the last window may end in this one
+            self._before = self._now if window == self._window + 1 else None
+            self._window, self._now = window, None
+        self._now = size if self._now is None else max(self._now, size)
