@@ -44,7 +44,7 @@ class Contents:
         """The message of a gRPC method (None: not known) with its secrets overwritten."""
         plan = plan_for(path, way)
         # Only a method whose name is not known may turn out to be one of the CRI's.
-        return self.follow(plan, body) if plan is not None else self._unnamed(body, provable=path is None)
+        return self.follow(plan, body) if plan is not None else self._unnamed(body, way if path is None else None)
 
     def follow(self, plan: Plan, body: bytes) -> bytes:
         """The message with what `plan` calls secret overwritten."""
@@ -55,13 +55,13 @@ class Contents:
         self.stats.known += 1
         return self._remember(plan, body, self._walk.secrets(plan, body)[0])
 
-    def _unnamed(self, body: bytes, *, provable: bool) -> bytes:
-        kind = "provable" if provable else "foreign"
+    def _unnamed(self, body: bytes, provable: Way | None) -> bytes:
+        kind = provable or "foreign"
         known = self._memo.get((kind, body))
         if known is not None:
             self.stats.memoised += 1
             return known
-        plan = proven(body) if provable else None
+        plan = proven(provable, body) if provable else None
         if plan is not None:
             found, strict = self._walk.secrets(plan, body)
             if strict:
@@ -72,7 +72,7 @@ class Contents:
 
     def guess(self, body: bytes) -> bytes:
         """A message of which nothing is known."""
-        return self._unnamed(body, provable=False)
+        return self._unnamed(body, None)
 
     def _remember(self, kind: Plan | str, body: bytes, found: Ranges) -> bytes:
         clean = overwritten(body, found)

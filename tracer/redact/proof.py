@@ -1,7 +1,7 @@
-"""Answers that prove what they are, on an old connection where no method's name is known.
+"""Messages that prove what they are, on an old connection where no method's name is known.
 
-Lists and states of pods say who they are twice, in metadata and in labels (`kuberuntime/labels.go`).
-Nothing else does.
+Messages about pods say who they are about twice, in metadata and in labels (`kuberuntime/labels.go`); the few others
+here state what nothing else does. `Walk` must find them strict as well: no field left over.
 """
 
 import re
@@ -12,50 +12,103 @@ from cri_api.v1 import api_pb2
 from google.protobuf.message import DecodeError
 
 from tracer.redact.schema import Plan, plan_of
+from tracer.streams import Way
 
-_UID_LABEL = "io.kubernetes.pod.uid"
-_NAME_LABEL = "io.kubernetes.pod.name"
-_NAMESPACE_LABEL = "io.kubernetes.pod.namespace"
-_CONTAINER_LABEL = "io.kubernetes.container.name"
+UID_LABEL = "io.kubernetes.pod.uid"
+NAME_LABEL = "io.kubernetes.pod.name"
+NAMESPACE_LABEL = "io.kubernetes.pod.namespace"
+CONTAINER_LABEL = "io.kubernetes.container.name"
+
+SEEN = "kubernetes.io/config.seen"
+"""The annotation every pod of a kubelet has (`pkg/config/config.go:recordFirstSeenTime`)."""
 
 _ID = re.compile(r"[0-9a-f]{64}")
+_IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
+
+YEAR_2001 = 10**18
+"""A Unix time in ns is larger."""
 
 
-def _sandbox(item: Any) -> bool:
+def _pod(item: Any) -> bool:
+    """Metadata and labels of a sandbox (or of its configuration) agree."""
     labels, metadata = item.labels, item.metadata
     return bool(
-        _ID.fullmatch(item.id)
-        and metadata.uid
-        and labels.get(_UID_LABEL) == metadata.uid
-        and labels.get(_NAME_LABEL) == metadata.name
-        and labels.get(_NAMESPACE_LABEL) == metadata.namespace
+        metadata.uid
+        and labels.get(UID_LABEL) == metadata.uid
+        and labels.get(NAME_LABEL) == metadata.name
+        and labels.get(NAMESPACE_LABEL) == metadata.namespace
     )
 
 
-def _container(item: Any) -> bool:
-    labels = item.labels
-    named = item.metadata.name and labels.get(_CONTAINER_LABEL) == item.metadata.name
-    return bool(_ID.fullmatch(item.id) and named and labels.get(_UID_LABEL) and labels.get(_NAME_LABEL))
+def _named(item: Any) -> bool:
+    """Metadata and labels of a container (or of its configuration) agree."""
+    labels, name = item.labels, item.metadata.name
+    return bool(name and labels.get(CONTAINER_LABEL) == name and labels.get(UID_LABEL) and labels.get(NAME_LABEL))
 
 
-_Items = Callable[[Any], Iterable[Any]]
-
-_CANDIDATES: tuple[tuple[Any, _Items, Callable[[Any], bool]], ...] = (
-    (api_pb2.ListContainersResponse, lambda answer: answer.containers, _container),
-    (api_pb2.ListPodSandboxResponse, lambda answer: answer.items, _sandbox),
-    (api_pb2.ContainerStatusResponse, lambda answer: (answer.status,), _container),
-    (api_pb2.PodSandboxStatusResponse, lambda answer: (answer.status,), _sandbox),
-)
+def _every(items: Iterable[Any], fits: Callable[[Any], bool]) -> bool:
+    items = list(items)
+    return bool(items) and all(map(fits, items))
 
 
-def proven(body: bytes) -> Plan | None:
-    """The plan of an answer that can be nothing else, if `Walk.secrets` finds it strict; None when not certain."""
-    for kind, items_of, fits in _CANDIDATES:
+def _listed_sandbox(item: Any) -> bool:
+    return bool(_ID.fullmatch(item.id)) and _pod(item)
+
+
+def _listed_container(item: Any) -> bool:
+    return bool(_ID.fullmatch(item.id)) and _named(item)
+
+
+def _status(answer: Any) -> bool:
+    return {"RuntimeReady", "NetworkReady"} <= {condition.type for condition in answer.status.conditions}
+
+
+def _version(answer: Any) -> bool:
+    # The version of the kubelet's own interface, the same since its first release.
+    return bool(answer.version == "0.1.0" and answer.runtime_name and answer.runtime_api_version in ("v1", "v1alpha2"))
+
+
+def _filesystem(item: Any) -> bool:
+    return bool(item.timestamp > YEAR_2001 and item.fs_id.mountpoint.startswith("/"))
+
+
+def _image(item: Any) -> bool:
+    return bool(_IMAGE_ID.fullmatch(item.id) and item.size)
+
+
+_Proofs = tuple[tuple[Any, Callable[[Any], Any]], ...]
+
+_PROOFS: dict[Way, _Proofs] = {
+    "request": (
+        (
+            api_pb2.CreateContainerRequest,
+            lambda asked: _ID.fullmatch(asked.pod_sandbox_id) and _named(asked.config) and _pod(asked.sandbox_config),
+        ),
+        (api_pb2.RunPodSandboxRequest, lambda asked: _pod(asked.config)),
+        (api_pb2.PullImageRequest, lambda asked: asked.image.image and _pod(asked.sandbox_config)),
+        (api_pb2.ImageStatusRequest, lambda asked: asked.image.image and SEEN in asked.image.annotations),
+    ),
+    "response": (
+        (api_pb2.ListContainersResponse, lambda answer: _every(answer.containers, _listed_container)),
+        (api_pb2.ListPodSandboxResponse, lambda answer: _every(answer.items, _listed_sandbox)),
+        (api_pb2.ContainerStatusResponse, lambda answer: _listed_container(answer.status)),
+        (api_pb2.PodSandboxStatusResponse, lambda answer: _listed_sandbox(answer.status)),
+        (api_pb2.StatusResponse, _status),
+        (api_pb2.VersionResponse, _version),
+        (api_pb2.ImageFsInfoResponse, lambda answer: _every(answer.image_filesystems, _filesystem)),
+        (api_pb2.ListImagesResponse, lambda answer: _every(answer.images, _image)),
+        (api_pb2.ImageStatusResponse, lambda answer: _image(answer.image)),
+    ),
+}
+
+
+def proven(way: Way, body: bytes) -> Plan | None:
+    """The plan of a message that can be nothing else, if `Walk` finds it strict; None when that is not certain."""
+    for kind, proof in _PROOFS[way]:
         try:
-            answer = kind.FromString(body)
+            message = kind.FromString(body)
         except DecodeError:
             continue
-        items = list(items_of(answer))
-        if items and all(map(fits, items)):
+        if proof(message):
             return plan_of(kind.DESCRIPTOR)
     return None
