@@ -53,7 +53,7 @@ packages:
 	apt-get update; \
 	DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $$missing
 
-venv: .venv/installed
+venv: .venv/installed ; @:
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: set PYTHON" >&2; exit 2; }
@@ -63,7 +63,7 @@ venv: .venv/installed
 	@touch $@
 
 objects:
-	@$(MAKE) --no-print-directory -C bpf
+	@$(MAKE) --silent -C bpf
 
 .NOTPARALLEL:
 .PHONY: help setup demo demo-replay test lint unit live bench clean packages venv objects
