@@ -42,8 +42,8 @@ METHOD_SOURCES = ("header", "inferred", "unknown")
 
 # Sets of label values at most, so that all metrics together stay below 2,000 series whatever the peers send. A kubelet
 # uses about 26 methods with one or two statuses, other clients some more.
-CALL_SETS = 250
-DURATION_SETS = 50
+CALL_SETS = 160
+DURATION_SETS = 45
 METHOD_SETS = len(labels.CRI_METHODS - labels.STREAMS) + 2  # and other, unknown
 
 
@@ -96,7 +96,7 @@ class Metrics:
         )  # fmt: skip
         self._passes = Histogram(
             "criscope_sync_pass_duration_seconds", "Passes of pod workers that made calls.", ("kind",),
-            bounds=PASS_SECONDS, limit=8,
+            bounds=PASS_SECONDS, limit=7,
         )  # fmt: skip
         self._count: dict[Kind, Callable[[Row], None]] = {
             "call": self._call, "relist": self._relist, "pleg_event": self._event, "sync_pass": self._pass,

@@ -8,7 +8,7 @@ from tracer.outputs import labels
 from tracer.outputs.prometheus import EVENT_TYPES, RELIST_KINDS
 from tracer.store import Store
 
-MOST = 2000
+MOST = 1750  # of 2,000: the rest is for metrics to come
 SERVICES = [None, "runtime.v1.RuntimeService", "containerd.services.tasks.v1.Tasks", "evil"]
 
 
@@ -64,7 +64,7 @@ def everything(live):
     live.calls += [(f"Method{n}", f"role{n}", 1.0) for n in range(1000)]
 
 
-def test_all_values_of_all_labels_together_stay_below_two_thousand_series(metrics, registry):
+def test_all_values_of_all_labels_together_stay_below_their_share_of_two_thousand_series(metrics, registry):
     live = ScriptedLive()
     live.health_["probes"] = [{"program": f"program_{n}", "attached": True} for n in range(12)]
     live.counters_ |= {f"stage.counter_{n}": n for n in range(60)} | {"pipeline.busy_ns": 1}
