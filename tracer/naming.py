@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tracer.facts import CREATED, EXITED, RUNNING, CriCall, Scope
 from tracer.headers import Old
-from tracer.proofs import Evidence, contradicts, only_id, proven
+from tracer.proofs import Evidence, by_elimination, contradicts, only_id, proven
 
 MAX_ENTRIES = 4096
 """Entries remembered: a connection refers to about twenty."""
@@ -169,7 +169,7 @@ class Naming:
             runtime.known,
             runtime.sandboxes,
         )
-        method = proven(evidence)
+        method = proven(evidence) or by_elimination(request, self._taken(slot))
         if method is not None:
             self._name(slot, entry, method, changed)
             return
@@ -190,6 +190,11 @@ class Naming:
         entry.method = method
         self.stats.proven += 1
         changed.append(slot)
+
+    def _taken(self, slot: Slot) -> set[str]:
+        """Methods that other entries of the same table stand for."""
+        connection, old = slot
+        return {method for name, epoch, method in self._named if name == connection and epoch == old.epoch}
 
     def _withdraw(self, slot: Slot, entry: Entry, changed: list[Slot]) -> None:
         connection, old = slot

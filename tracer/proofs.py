@@ -81,6 +81,23 @@ def proven(evidence: Evidence) -> str | None:
     return found
 
 
+def by_elimination(request: bytes, taken: Container[str]) -> str | None:
+    """The method of a list whose answers are empty: of the two that have this filter, the other one is `taken`.
+
+    The kubelet asks for READY sandboxes and RUNNING containers (housekeeping); its filters have no other form alike.
+    """
+    for filtered, method, other in _FILTERS:
+        if request == filtered and other in taken and method not in taken:
+            return method
+    return None
+
+
+_FILTERS = (
+    (b"\x0a\x02\x12\x00", "ListPodSandbox", "ListContainers"),  # {filter: {state: {READY}}}
+    (b"\x0a\x04\x12\x02\x08\x01", "ListContainers", "ListPodSandbox"),  # {filter: {state: {RUNNING}}}
+)
+
+
 def contradicts(method: str, request: bytes) -> bool:
     """Whether a request cannot be one of `method`."""
     entry = _REQUESTS.get(method)
@@ -137,12 +154,14 @@ def _stop_container(evidence: Evidence, request: Any, _: Any) -> bool:
 
 
 def _exec_sync(evidence: Evidence, request: Any, response: Any) -> bool:
-    if not request.cmd or request.container_id not in evidence.containers:
+    if not request.cmd or request.timeout <= 0 or request.container_id not in evidence.containers:
         return False
     if response.stdout.startswith((b"http://", b"https://")):
         return False  # an Exec's address
-    # CheckpointContainer{id, location, timeout} has this shape too, but not this deadline.
-    return request.timeout > 0 and evidence.beyond_usual(request.timeout)
+    if len(request.cmd) == 1 and request.cmd[0].startswith("/") and not evidence.response:
+        # CheckpointContainer{id, location, timeout} has this shape too, but not this deadline.
+        return evidence.beyond_usual(request.timeout)
+    return evidence.deadline_ns is None or evidence.beyond_usual(request.timeout)
 
 
 def _update_resources(evidence: Evidence, request: Any, _: Any) -> bool:
