@@ -6,8 +6,9 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* Far above the processes of runtime, shims and container mains on a node (kubelet: at most a few hundred pods). */
-#define MEMBERS 32768
+/* Far above the shims, their helpers and the container mains of a node (the kubelet allows a few hundred pods at most).
+ * Allocated beforehand: memory asked for while a process is being forked may be refused. */
+#define MEMBERS 16384
 
 struct member {
 	__u64 mount_namespace; /* of the runtime this process descends from; 0 until its first fork or exec */
@@ -18,7 +19,6 @@ struct member {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MEMBERS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, struct member);
 } members SEC(".maps");

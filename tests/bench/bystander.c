@@ -17,8 +17,8 @@
 #define MESSAGE 64 /* bytes of an operation on a socket nobody traces */
 #define REQUEST 300 /* a CRI request with its headers */
 #define ANSWER 8000 /* a list of ten containers */
-#define BURST 500 /* calls without a pause: four million bytes, which the ring holds whoever reads it */
-#define BURSTS 20
+#define BURST 100 /* calls without a pause; too few bytes to wake the reader, who would take one of two CPUs away */
+#define BURSTS 30
 #define PAUSE_US 60000
 
 static int null;

@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -75,24 +76,27 @@ class KernelSource:
             loading.set_const("ring_bytes", ring_bytes)
             loading.set_const("receive_payload", receive_bytes)
 
-        try:
-            self._sockets = Probes("socket", prepare)
-        except KernelError as err:
-            raise _explained(err) from err
-        self._loaded = [self._sockets]
-        self._ring = Ring(self._sockets.object.map("ring"))
-        try:
+        with ExitStack() as opened:
+            try:
+                self._sockets = Probes("socket", prepare)
+            except KernelError as err:
+                raise _explained(err) from err
+            opened.callback(self._sockets.close)
+            self._loaded = [self._sockets]
+            self._ring = Ring(self._sockets.object.map("ring"))
+            opened.callback(self._ring.close)
             if processes:
-                self._follow_processes(ring_bytes)
+                self._follow_processes(opened, ring_bytes)
             paths = self._sockets.object.map("wanted_paths")
             for key, value in wanted.items():
                 paths.update(key, value)
-            self._follow_sockets()
-        except BaseException:
-            self.close()
-            raise
+            reports = self._sockets.attach()
+            self.probes = reports + self.probes
+            if not any(each.attached for each in reports):
+                raise TracerError(f"no socket can be traced: {reports[0].reason}")
+            self._opened = opened.pop_all()
 
-    def _follow_processes(self, ring_bytes: int) -> None:
+    def _follow_processes(self, opened: ExitStack, ring_bytes: int) -> None:
         """Attaches before it looks for processes that run already, so that none is forked in between unseen."""
 
         def prepare(loading: ProgramObject) -> None:
@@ -105,17 +109,12 @@ class KernelSource:
         except KernelError as err:
             self.probes = [ProbeReport(each, attached=False, reason=refusal(err.log)) for each in PROGRAMS["process"]]
             return
+        opened.callback(loaded.close)
         self._loaded.append(loaded)
         self.probes = loaded.attach()
         members = self._sockets.object.map("members")
         for member in lineage.members(lineage.processes()):
             members.update(struct.pack("=I", member.pid), _MEMBER.pack(0, member.contained))
-
-    def _follow_sockets(self) -> None:
-        reports = self._sockets.attach()
-        self.probes = reports + self.probes
-        if not any(each.attached for each in reports):
-            raise TracerError(f"no socket can be traced: {reports[0].reason}")
 
     def refresh_realtime_offset(self) -> None:
         """Measures the clocks anew; the wall clock may have been set since."""
@@ -154,7 +153,10 @@ class KernelSource:
     def records(self) -> Iterator[Record]:
         """Every record as it comes, until `close` (by any thread). Waits in epoll and by a timer."""
         with select.epoll() as waiting:
-            waiting.register(self.fileno(), select.EPOLLIN)
+            with self._lock:
+                if self._closed:
+                    return
+                waiting.register(self.fileno(), select.EPOLLIN)
             while not self._closed:
                 waiting.poll(DRAIN_SECONDS)
                 yield from self.drain()
@@ -175,9 +177,7 @@ class KernelSource:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._ring.close()
-                for loaded in self._loaded:
-                    loaded.close()
+                self._opened.close()
 
     def __enter__(self) -> Self:
         return self
