@@ -1,37 +1,27 @@
-"""Header blocks (RFC 7541) of one direction of a connection, also of one that is older than the tracer.
+"""Header blocks of one direction of a connection, also of one that is older than the tracer.
 
-An index counts from the newest entry, so entries that were added since the tracer joined are always exact. An older
-entry gets a stable identity instead of a text: `entries added since - position - 1`, a negative number that stays the
-same however many entries come later. A lost header block may have added entries: everything known is forgotten then
-and a new `epoch` begins, in which identities of the former mean nothing.
+A lost header block may have added entries: everything known is forgotten then and a new `epoch` begins, in which the
+identities of older entries (`tracer.table`) mean something else.
 """
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from hpack import Decoder, HPACKError, InvalidTableIndex
-from hpack.table import HeaderTable
-
-from tracer.http2 import CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PADDED, PRIORITY_FLAG, Frame
-
-logging.getLogger("hpack").setLevel(logging.WARNING)  # it formats every block for DEBUG otherwise
-
-TABLE_SIZE = 64 * 1024
-"""Size our copy of the table starts with. Too large is harmless, as an encoder never refers to an evicted entry; too
-small would lose entries. Peers of the CRI use 4096."""
-
-TABLE_LIMIT = 1 << 20
-"""The largest table a peer may announce; gRPC peers announce at most 64 KiB."""
+from tracer.heads import CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PADDED, PRIORITY_FLAG
+from tracer.http2 import Frame
+from tracer.table import UNKNOWN, Field, MalformedBlock, Table
 
 MAX_MEMO = 512
 """Blocks remembered a direction: about twenty CRI methods with a few deadlines each."""
 
-MAX_BLOCK = 256 * 1024
-"""Bytes of one header block collected over CONTINUATION frames; gRPC peers refuse more than 16 KiB by default."""
+MAX_MEMO_BLOCK = 256
+"""Bytes of a block that is remembered; one of indices only has about ten."""
 
-Fields = tuple[tuple[bytes, bytes], ...]
+MAX_BLOCK = 256 * 1024
+"""Bytes of one header block collected over CONTINUATION frames; grpc-go refuses more than 16 MiB, others more than
+16 KiB, and no runtime's error text comes near either."""
+
+Fields = tuple[Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +34,22 @@ class Old:
 
 @dataclass(slots=True)
 class Block:
-    """Decoded header fields in wire order. `old`: positions of fields that are only an older entry's identity."""
+    """Decoded header fields in wire order. `old`: positions of fields that are only an older entry's identity.
+
+    Of a name or value that is not known, `fields` has a text that begins with NUL. `meaning` is the next stage's: what
+    it made of the block, so that it need not do so again (the same bytes give the same `Block` as long as they can).
+    """
 
     fields: Fields
     old: tuple[tuple[int, Old], ...] = ()
+    meaning: object = None
 
 
 @dataclass(slots=True)
 class Received:
     """One whole header block of `stream`; `block` is None when it could not be decoded.
 
-    `begin`, `end`: ns when its first and last byte were sent; `until`: offset of the byte after it.
+    `begin`, `end`: ns when its first and last byte were sent (`filled`: read); `until`: offset of the byte after it.
     """
 
     stream: int
@@ -63,6 +58,7 @@ class Received:
     begin: int
     end: int
     until: int
+    filled: bool = False
 
 
 @dataclass(slots=True)
@@ -75,58 +71,19 @@ class HeaderStats:
     forgotten: int = 0
 
 
-class _Unknown(bytes):
-    """Name or value of an older entry; its type tells it from one that a peer sent."""
-
-    __slots__ = ()
-
-
-class _JoinedTable(HeaderTable):
-    """hpack's table, but an index beyond the known entries yields the identity of an older entry."""
-
-    def __init__(self, *, whole: bool) -> None:
-        super().__init__()
-        self.added = 0
-        self.whole = whole  # nothing older exists
-        self.maxsize = TABLE_SIZE
-
-    def get_by_index(self, index: int) -> tuple[bytes, bytes]:
-        position = index - len(HeaderTable.STATIC_TABLE) - 1
-        if self.whole or position < len(self.dynamic_entries):
-            return super().get_by_index(index)
-        entry = self.added - position - 1
-        if entry >= 0:
-            raise InvalidTableIndex(f"entry {entry} was evicted")
-        mark = _Unknown(_UNKNOWN + b"%d" % entry)
-        return (mark, mark)
-
-    def add(self, name: bytes, value: bytes) -> None:
-        self.added += 1
-        super().add(name, value)
-
-
-_UNKNOWN = b"\x00"  # cannot begin a header name or value (RFC 9113, section 8.2.1)
-
-
 class Headers:
     """Decodes the blocks of one direction. `whole`: seen from the connection's first byte, so nothing is old."""
 
-    __slots__ = ("_decoder", "_first", "_memo", "_parts", "_table", "epoch", "stats")
+    __slots__ = ("_first", "_memo", "_parts", "_parts_size", "_table", "epoch", "stats")
 
     def __init__(self, stats: HeaderStats, *, whole: bool) -> None:
         self.stats = stats
         self.epoch = 0
+        self._table = Table(whole=whole)
         self._memo: dict[bytes, Block] = {}
         self._first: Frame | None = None  # HEADERS whose CONTINUATION frames are still to come
         self._parts: list[bytes] = []
-        self._start(whole=whole)
-
-    def _start(self, *, whole: bool) -> None:
-        self._table = _JoinedTable(whole=whole)
-        self._decoder = Decoder()
-        self._decoder.header_table = self._table
-        self._decoder.max_allowed_table_size = TABLE_LIMIT
-        self._memo.clear()
+        self._parts_size = 0
 
     def feed(self, frame: Frame) -> Received | None:
         """A header block when this frame completes one (RFC 9113, section 6.10)."""
@@ -136,35 +93,42 @@ class Headers:
                 # A block without its end, or padding longer than the frame: the peer would have closed.
                 return self._spoiled(frame)
             if frame.flags & END_HEADERS:
-                end_stream = bool(frame.flags & END_STREAM)
-                return Received(frame.stream, self.decode(fragment), end_stream, frame.begin, frame.end, frame.until)
-            self._first, self._parts = frame, [fragment]
+                return self._received(frame, self.decode(fragment), frame)
+            self._first, self._parts, self._parts_size = frame, [fragment], len(fragment)
             return None
-        if frame.type != CONTINUATION:
-            return self._spoiled(frame) if self._first is not None else None
         first = self._first
-        if first is None or first.stream != frame.stream or sum(map(len, self._parts)) > MAX_BLOCK:
+        if frame.type != CONTINUATION:
+            return self._spoiled(frame) if first is not None else None
+        self._parts_size += len(frame.payload)
+        if first is None or first.stream != frame.stream or frame.missing or self._parts_size > MAX_BLOCK:
             return self._spoiled(frame)
         self._parts.append(frame.payload)
         if not frame.flags & END_HEADERS:
             return None
         block = self.decode(b"".join(self._parts))
         self._first, self._parts = None, []
-        return Received(first.stream, block, bool(first.flags & END_STREAM), first.begin, frame.end, frame.until)
+        return self._received(first, block, frame)
+
+    @staticmethod
+    def _received(first: Frame, block: Block | None, last: Frame) -> Received:
+        end_stream = bool(first.flags & END_STREAM)
+        received = Received(first.stream, block, end_stream, first.begin, last.end, last.until)
+        if first.filled or last.filled:
+            received.filled = True
+        return received
 
     def _spoiled(self, frame: Frame) -> Received | None:
         self.stats.malformed += 1
         self.forget()
-        if frame.type != HEADERS:
-            return None
-        return Received(frame.stream, None, bool(frame.flags & END_STREAM), frame.begin, frame.end, frame.until)
+        return self._received(frame, None, frame) if frame.type == HEADERS else None
 
     def forget(self) -> None:
         """A block may be missing: nothing in the table is certain any more."""
         self._first, self._parts = None, []
         self.epoch += 1
         self.stats.forgotten += 1
-        self._start(whole=False)
+        self._table = Table(whole=False)
+        self._memo.clear()
 
     def decode(self, block: bytes) -> Block | None:
         """The block's fields; None (and everything forgotten) when it is malformed."""
@@ -174,41 +138,41 @@ class Headers:
             self.stats.memoised += 1
             return known
         table = self._table
-        before = (table.added, table.maxsize)
+        before = table.changed
         try:
-            result = self._block(self._decoder.decode(block, raw=True))
-        except (HPACKError, IndexError, ValueError):
+            fields = table.decode(block)
+        except MalformedBlock:
             self.stats.malformed += 1
             self.forget()
             return None
-        if (table.added, table.maxsize) != before:
+        result = Block(tuple(fields), self._old(fields))
+        if table.changed != before:
             # Indices mean something else now.
             self._memo.clear()
-        else:
+        elif len(block) <= MAX_MEMO_BLOCK:
             if len(self._memo) >= MAX_MEMO:
                 self._memo.clear()
             self._memo[block] = result
         return result
 
-    def _block(self, raw: Iterable[Any]) -> Block:
-        raw = list(raw)
-        if any(text[:1] == _UNKNOWN and not isinstance(text, _Unknown) for field in raw for text in field):
-            raise ValueError("a peer sent NUL")  # RFC 9113, section 8.2.1: malformed
-        fields = tuple((bytes(name), bytes(value)) for name, value in raw)
-        old = tuple(
-            (i, Old(self.epoch, int(value[1:]))) for i, (_, value) in enumerate(fields) if value[:1] == _UNKNOWN
+    def _old(self, fields: Sequence[Field]) -> tuple[tuple[int, Old], ...]:
+        return tuple(
+            (i, Old(self.epoch, int(value[1:]))) for i, (_, value) in enumerate(fields) if value[:1] == UNKNOWN
         )
-        return Block(fields, old)
 
 
 def _fragment(frame: Frame) -> bytes | None:
     """The header block fragment of a HEADERS frame without padding and priority (RFC 9113, section 6.2)."""
-    payload = frame.payload
+    payload, flags = frame.payload, frame.flags
+    if frame.missing:
+        return None
+    if not flags & (PADDED | PRIORITY_FLAG):
+        return payload
     begin, end = 0, len(payload)
-    if frame.flags & PADDED:
+    if flags & PADDED:
         if not payload:
             return None
         begin, end = 1, end - payload[0]
-    if frame.flags & PRIORITY_FLAG:
+    if flags & PRIORITY_FLAG:
         begin += 5
     return payload[begin:end] if begin <= end else None

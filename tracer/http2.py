@@ -1,54 +1,56 @@
 """HTTP/2 frames of one direction of a connection (RFC 9113, section 4), also when joining late and after gaps."""
 
-import re
-import struct
 from dataclasses import dataclass
 
-from tracer.streams import FRAME_HEADER, PREFACE, Chunk, Gap
+from tracer.heads import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    FRAME_HEADER,
+    GOAWAY,
+    HEAD,
+    HEADERS,
+    PADDED,
+    PING,
+    PRIORITY,
+    PRIORITY_FLAG,
+    PUSH_PROMISE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    believable,
+    plausible,
+)
+from tracer.kept import Kept
+from tracer.resync import Search
+from tracer.streams import Chunk, Gap
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS = 0, 1, 2, 3, 4
-PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 5, 6, 7, 8, 9
+__all__ = [
+    "ACK", "CONTINUATION", "DATA", "END_HEADERS", "END_STREAM", "GOAWAY", "HEADERS", "PADDED", "PING", "PRIORITY",
+    "PRIORITY_FLAG", "PUSH_PROMISE", "RST_STREAM", "SETTINGS", "WINDOW_UPDATE", "Desync", "Frame", "FrameStats",
+    "Frames", "plausible",
+]  # fmt: skip
 
-END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY_FLAG = 0x1, 0x1, 0x4, 0x8, 0x20
-
-MAX_FRAME_KEPT = 16 * 1024 * 1024 + 1024
-"""Bytes of one frame's payload kept: the CRI's message limit (16 MiB) and some room."""
-
-MAX_LENGTH_UNSYNCED = 1 << 22
-"""A longer frame is not believed while looking for a frame's start; grpc's C core asks for frames up to 4 MiB."""
+MAX_CONTROL = 256 * 1024
+"""Bytes kept of a frame that is not DATA: header blocks, of which gRPC peers refuse to read more by default (16 MiB
+is grpc-go's own limit, and no runtime's error text comes near it)."""
 
 SCAN_GIVEN_UP = 64 * 1024 * 1024
 """Bytes without a frame's start after which a direction is not HTTP/2 (CRI-O speaks HTTP/1.1 on the same socket);
 well above one 16 MiB message, in which a late start can fall."""
 
-_FLAGS = {
-    DATA: END_STREAM | PADDED,
-    HEADERS: END_STREAM | END_HEADERS | PADDED | PRIORITY_FLAG,
-    PRIORITY: 0,
-    RST_STREAM: 0,
-    SETTINGS: ACK,
-    PING: ACK,
-    GOAWAY: 0,
-    WINDOW_UPDATE: 0,
-    CONTINUATION: END_HEADERS,
-}
-# What gRPC peers send: 24-bit length, a type but PUSH_PROMISE, known flags, 31-bit stream id. PUSH_PROMISE never
-# occurs (gRPC clients disable push).
-_CANDIDATE = re.compile(
-    rb"[\x00-\x40]..[\x00-\x04\x06-\x09][\x00\x01\x04\x05\x08\x09\x0c\x0d\x20-\x2d][\x00-\x7f]...", re.DOTALL
-)
-_HEADER = struct.Struct(">HBBBI").unpack_from
-_CONTROL = frozenset({PRIORITY, SETTINGS, PUSH_PROMISE, PING, WINDOW_UPDATE})
+_SILENT = frozenset({PRIORITY, SETTINGS, PUSH_PROMISE, PING, WINDOW_UPDATE})
 """Frames that say nothing about calls; grpc-go sends three of them for each call (`bdp_estimator.go`)."""
-
-_FIXED = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
 
 
 @dataclass(slots=True)
 class Frame:
     """One frame. `begin`: time its first byte was sent; `end`: its last. `until`: offset of the byte after it.
 
-    `missing` bytes of a DATA payload are not in `payload` (a gap fell into them); other frames are always whole.
+    `missing` bytes of the payload are not in `payload`: a gap fell into them (only DATA frames outlive that), or they
+    were too many to keep. `filled`: some of it comes from the reader's record, so `begin` and `end` are too late.
     """
 
     type: int
@@ -59,6 +61,7 @@ class Frame:
     end: int
     until: int
     missing: int = 0
+    filled: bool = False
 
 
 @dataclass(slots=True)
@@ -70,7 +73,7 @@ class Desync:
 
 @dataclass(slots=True)
 class FrameStats:
-    """`resyncs`: frame starts found again; `skipped`: bytes passed over meanwhile."""
+    """`resyncs`: frame starts found again; `skipped`: bytes that came before it was certain where frames start."""
 
     frames: int = 0
     desyncs: int = 0
@@ -78,191 +81,179 @@ class FrameStats:
     skipped: int = 0
 
 
-def plausible(buffer: bytes | bytearray, at: int) -> bool:
-    """Whether the nine bytes at `at` can be a frame header that a gRPC peer sends."""
-    length = int.from_bytes(buffer[at : at + 3], "big")
-    kind, flags = buffer[at + 3], buffer[at + 4]
-    stream = int.from_bytes(buffer[at + 5 : at + 9], "big")
-    allowed = _FLAGS.get(kind)
-    if allowed is None or flags & ~allowed or stream >> 31 or length > MAX_LENGTH_UNSYNCED:
-        return False
-    if kind in _FIXED and length != _FIXED[kind]:
-        return False
-    if kind == SETTINGS:
-        return stream == 0 and length % 6 == 0 and (not flags & ACK or length == 0)
-    if kind in (PING, GOAWAY):
-        return stream == 0 and (kind == PING or length >= 8)
-    if kind == WINDOW_UPDATE:
-        return stream == 0 or bool(stream & 1)
-    return bool(stream & 1) and (kind != HEADERS or length > 0)
-
-
 class Frames:
-    """Feed chunks and gaps of one direction, get frames and `Desync`."""
+    """Feed chunks and gaps of one direction, get frames and `Desync`; `close` gives up what was kept."""
 
     __slots__ = (
-        "_buffer",
+        "_begin",
+        "_filled",
         "_head",
+        "_kept",
+        "_left",
         "_missing",
-        "_need",
+        "_partial",
         "_parts",
+        "_parts_size",
         "_scanned",
-        "_time",
+        "_search",
         "begun",
+        "certain",
         "dead",
         "stats",
-        "synced",
     )
 
-    def __init__(self, stats: FrameStats) -> None:
+    def __init__(self, stats: FrameStats, kept: Kept | None = None) -> None:
         self.stats = stats
         self.begun = False  # seen from the connection's first byte
+        self.certain = False  # and without a gap since: every head is one
         self.dead = False  # not HTTP/2
-        self.synced = False
-        self._buffer = bytearray()  # bytes not yet cut into frames
-        self._time = 0  # when the first byte of _buffer (or of the frame being collected) was sent
-        self._head: tuple[int, int, int, int] | None = None  # length, type, flags, stream of the frame being collected
-        self._parts: list[bytes] = []
-        self._need = 0
-        self._missing = 0
+        self._kept = kept if kept is not None else Kept()
+        self._search: Search | None = Search()  # while it is not certain where frames start
         self._scanned = 0
+        self._begin = 0  # when the first byte of _partial, or of the frame being collected, was sent
+        self._filled = False  # whether some of its bytes come from the reader's record
+        self._partial = b""  # of a head
+        self._head: tuple[int, int, int] | None = None  # type, flags, stream of the frame being collected
+        self._parts: list[bytes] = []
+        self._parts_size = 0
+        self._left = 0  # bytes still to come
+        self._missing = 0
+
+    @property
+    def synced(self) -> bool:
+        """It is known where frames start."""
+        return self._search is None
 
     def feed(self, item: Chunk | Gap) -> list[Frame | Desync]:
-        if self.dead:
-            return []
-        if isinstance(item, Gap):
-            return self._gap(item)
         out: list[Frame | Desync] = []
-        data = item.data
-        if not self.synced:
-            data = self._sync(item)
-            if not data:
-                return out
-        self._cut(data, item, out)
+        if isinstance(item, Gap):
+            self._gap(item, out)
+        elif self._search is None:
+            self._cut(item, out)
+        elif not self.dead:
+            self._look(self._search, item, out)
         return out
 
-    def _sync(self, item: Chunk) -> bytes:
-        """The part of the chunk from the first certain frame start on; b"" while there is none."""
-        data = item.data
-        if item.offset == 0:
-            if data.startswith(PREFACE[: len(data)]):
-                self.begun = self.synced = True
-                return data
-            if data[3:9] == b"\x04\x00\x00\x00\x00\x00" and plausible(data, 0):
-                # A server's first frame is SETTINGS (RFC 9113, section 3.4).
-                self.begun = self.synced = True
-                return data
-        at = self._search(data)
-        if at < 0:
-            self._scanned += len(data)
-            self.stats.skipped += len(data)
-            if self._scanned > SCAN_GIVEN_UP:
-                self.dead = True
-            return b""
-        self.synced = True
+    def close(self) -> None:
+        """No more is fed."""
+        self._drop()
+
+    def _look(self, search: Search, chunk: Chunk, out: list[Frame | Desync]) -> None:
+        chunks = search.feed(chunk)
+        if chunks is None:
+            self._scanned += len(chunk.data)
+            self.stats.skipped += len(chunk.data)
+            self.dead = self._scanned > SCAN_GIVEN_UP
+            return
+        self.begun = self.certain = search.begun
+        if not search.begun:
+            self.stats.resyncs += 1
+        self.stats.skipped += min(search.here, len(chunk.data))
+        self._search = None
         self._scanned = 0
-        self.stats.resyncs += 1
-        self.stats.skipped += at
-        return data[at:]
+        for each in chunks:
+            if self.synced:  # no start turned out to be none
+                self._cut(each, out)
 
-    @staticmethod
-    def _search(data: bytes) -> int:
-        """Offset of a frame start: a chain of plausible headers that ends with the chunk.
-
-        At a chunk's first byte (peers write whole frames) one header will do when the frame ends with the chunk or
-        goes beyond it; elsewhere the chain must hold two.
-        """
-        for found in _CANDIDATE.finditer(data):
-            start = at = found.start()
-            links = 0
-            while at + FRAME_HEADER <= len(data) and plausible(data, at):
-                links += 1
-                at += FRAME_HEADER + int.from_bytes(data[at : at + 3], "big")
-            ended = at == len(data) or (at > len(data) and links > 1)
-            if links and (ended or (start == 0 and at > len(data))) and (start == 0 or links > 1):
-                return start
-            if start > 0 and links > 2 and at + FRAME_HEADER > len(data):
-                return start
-        return -1
-
-    def _gap(self, gap: Gap) -> list[Frame | Desync]:
-        if self.synced and self._head is not None and self._head[1] == DATA and gap.length <= self._need:
+    def _gap(self, gap: Gap, out: list[Frame | Desync]) -> None:
+        if self._head is not None and self._head[0] == DATA and gap.length <= self._left:
             # Wholly inside a DATA payload: only that message is hurt.
-            self._need -= gap.length
+            self._left -= gap.length
             self._missing += gap.length
-            if self._need:
-                return []
-            return [self._finish(gap.time, gap.offset + gap.length)]
-        was = self.synced
-        self.synced = False
-        self._buffer.clear()
-        self._head = None
-        self._parts = []
+            if not self._left:
+                self._finish(gap.time, gap.offset + gap.length, out)
+            return
         self._scanned = 0
-        if not was:
-            return []
-        self.stats.desyncs += 1
-        return [Desync(gap.time)]
+        if self._search is None:
+            self._lose(gap.time, out)
+        else:
+            self._search = Search()
 
-    def _finish(self, time: int, until: int) -> Frame:
-        assert self._head is not None
-        _, kind, flags, stream = self._head
-        payload = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        frame = Frame(kind, flags, stream, payload, self._time, time, until, self._missing)
+    def _lose(self, time: int, out: list[Frame | Desync]) -> None:
+        self._drop()
+        self._search = Search()
+        self.certain = False
+        self.stats.desyncs += 1
+        out.append(Desync(time))
+
+    def _drop(self) -> None:
+        self._kept.give(self._parts_size)
+        self._partial = b""
         self._head = None
         self._parts = []
-        self._missing = 0
-        self.stats.frames += 1
-        return frame
+        self._parts_size = self._left = self._missing = 0
 
-    def _cut(self, data: bytes, item: Chunk, out: list[Frame | Desync]) -> None:
-        time = item.time
-        end = item.offset + len(item.data)
-        at = 0
+    def _cut(self, chunk: Chunk, out: list[Frame | Desync]) -> None:
+        data, time, filled = chunk.data, chunk.time, chunk.filled
         size = len(data)
+        base = chunk.offset  # of data[0]
+        at = 0
+        begin = time
         if self._head is not None:
-            take = min(self._need, size)
-            self._keep(data[:take])
-            self._need -= take
-            if self._need:
+            at = min(self._left, size)
+            self._keep(data[:at])
+            self._left -= at
+            self._filled |= filled
+            if self._left:
                 return
-            at = take
-            out.append(self._finish(time, end - size + at))
-        if self._buffer:
-            data = bytes(self._buffer) + data[at:]
-            self._buffer.clear()
-            at, size = 0, len(data)
-        else:
-            self._time = time
-        if data.startswith(PREFACE[:3], at):
-            if size - at < len(PREFACE):
-                self._buffer += data[at:]
-                return
-            if data.startswith(PREFACE, at):
-                at += len(PREFACE)
+            self._finish(time, base + at, out)
+        elif self._partial:
+            base -= len(self._partial)
+            data = self._partial + data
+            size = len(data)
+            self._partial = b""
+            begin = self._begin
+            filled |= self._filled
         frames = 0
+        certain = self.certain
         while size - at >= FRAME_HEADER:
-            high, low, kind, flags, stream = _HEADER(data, at)
+            high, low, kind, flags, stream = HEAD(data, at)
             length = high << 8 | low
+            if not certain and not believable(length, kind, flags, stream):
+                # What follows it here is not searched: work on a hostile peer's bytes stays linear.
+                self.stats.frames += frames
+                self._lose(time, out)
+                return
             stream &= 0x7FFFFFFF
             body = at + FRAME_HEADER
-            if size - body < length:
-                self._head = (length, kind, flags, stream)
-                self._need = length - (size - body)
+            end = body + length
+            if end > size:
+                self._head = (kind, flags, stream)
+                self._left = end - size
+                self._begin = begin
+                self._filled = filled
                 self._keep(data[body:])
-                self.stats.frames += frames
-                return
-            at = body + length
+                break
             frames += 1
-            if kind not in _CONTROL:
-                out.append(Frame(kind, flags, stream, data[body:at], self._time, time, end - size + at))
-            self._time = time
+            if kind not in _SILENT:
+                frame = Frame(kind, flags, stream, data[body:end], begin, time, base + end)
+                if filled:
+                    frame.filled = True
+                out.append(frame)
+            at = end
+            begin = time
+            filled = chunk.filled
+        else:
+            if at < size:
+                self._partial = data[at:]
+                self._begin = begin
+                self._filled = filled
         self.stats.frames += frames
-        if at < size:
-            self._buffer += data[at:]
 
     def _keep(self, data: bytes) -> None:
-        if sum(map(len, self._parts)) + len(data) <= MAX_FRAME_KEPT:
+        assert self._head is not None
+        fits = self._head[0] == DATA or self._parts_size + len(data) <= MAX_CONTROL
+        if fits and self._kept.take(len(data)):
             self._parts.append(data)
+            self._parts_size += len(data)
         else:
             self._missing += len(data)
+
+    def _finish(self, time: int, until: int, out: list[Frame | Desync]) -> None:
+        assert self._head is not None
+        kind, flags, stream = self._head
+        if kind not in _SILENT:
+            payload = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            out.append(Frame(kind, flags, stream, payload, self._begin, time, until, self._missing, self._filled))
+        self.stats.frames += 1
+        self._drop()

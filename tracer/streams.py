@@ -4,40 +4,54 @@ Every byte of a connection is seen twice: when one end sends it and when the oth
 gives the bytes; the reader's gives the time at which they were read, and the bytes again where the sender's record
 was lost. Both ends count bytes from their own first record; on a connection that is older than the source the two
 counts differ by what was in flight then, so the reader is placed by content before its offsets mean anything.
+
+A sender's record can come after the reader's of the same bytes (the sender was interrupted between the two). What an
+end sends after such a read is held back until the record is there, so that no answer comes before its request.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+from tracer.heads import FRAME_HEADER, PREFACE
+from tracer.placing import MAX_PLACING_BYTES, Placing
 from tracer.records import Closed, Data, Lost, Opened, Record
+
+__all__ = [
+    "FRAME_HEADER", "MAX_PLACING_BYTES", "PREFACE", "Chunk", "Ended", "Gap", "Item", "Peer", "Read", "StreamStats",
+    "Streams", "Way",
+]  # fmt: skip
 
 Way = Literal["request", "response"]
 """`request`: client to server; `response`: server to client."""
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # RFC 9113, section 3.4
-
-MAX_CONNECTIONS = 4096
+MAX_CONNECTIONS = 1024
 """Connections remembered at once; far above what a node's runtime sockets carry, so only leaks reach it."""
-
-MAX_PLACING_BYTES = 64 * 1024
-"""Sent bytes kept to place the reader of an old connection; a reader is rarely further behind."""
 
 MAX_STASH_BYTES = 256 * 1024
 """Bytes kept of a reader that is ahead of the sender's records, to fill holes with."""
 
-FRAME_HEADER = 9  # RFC 9113, section 4.1
+MAX_HELD_BYTES = 1024 * 1024
+"""Bytes held back for a sender's record that is late."""
+
+LATE_NS = 200_000_000
+"""A sender's record that the reader is ahead of for longer was lost. Seen: 34 us; a virtual machine's CPU or a
+control group can stand still for 100 ms."""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Bytes `[offset, offset + len(data))` of one direction, in order; `time` is when their sender had sent them."""
+    """Bytes `[offset, offset + len(data))` of one direction, in order; `time` is when their sender had sent them.
+
+    `filled`: the sender's record was lost; the bytes are the reader's, and `time` is when it had read them.
+    """
 
     connection: str
     way: Way
     time: int
     offset: int
     data: bytes
+    filled: bool = False
 
 
 @dataclass(slots=True)
@@ -53,13 +67,13 @@ class Gap:
 
 @dataclass(slots=True)
 class Read:
-    """The receiving end has read everything before `offset`; `exact` is false when its records have a hole there."""
+    """The receiving end read the bytes `[begin, offset)`, hence had everything before `offset` at `time`."""
 
     connection: str
     way: Way
     time: int
     offset: int
-    exact: bool
+    begin: int
 
 
 @dataclass(slots=True)
@@ -91,42 +105,59 @@ Item = Chunk | Gap | Read | Ended
 class StreamStats:
     """Counters.
 
-    `gaps`, `gap_bytes`: missing in both ends' records; `filled`: holes closed from the other end's record; `lost`:
-    records a source said it lost; `evicted`: connections forgotten for room; `stale`: records out of order.
+    `gaps`, `gap_bytes`: missing in both ends' records; `filled`: holes closed from the other end's record; `held`:
+    records held back for a late one; `lost`: records a source said it lost; `evicted`: connections forgotten for
+    room; `stale`: records of bytes that were there already.
     """
 
     records: int = 0
     gaps: int = 0
     gap_bytes: int = 0
     filled: int = 0
+    held: int = 0
     lost: int = 0
     evicted: int = 0
     stale: int = 0
 
 
 class _Flow:
-    """One direction of one connection."""
+    """One direction of one connection. Offsets are the sender's."""
 
-    __slots__ = ("delta", "placing", "placing_from", "read_end", "reader_seen", "sent", "stash", "stash_bytes")
+    __slots__ = ("arrived", "delta", "placing", "read_to", "sent", "stash", "stash_bytes", "way")
 
-    def __init__(self) -> None:
-        self.sent: int | None = None  # sender's offset up to which items were emitted
-        self.delta: int | None = None  # reader offset + delta = sender offset, once placed
-        self.placing = b""  # sender's latest bytes, only until the reader is placed
-        self.placing_from = 0
-        self.read_end = 0  # reader's own offset
-        self.reader_seen = False
-        self.stash: deque[tuple[int, bytes, int]] = deque()  # (sender offset, bytes, time) read ahead of the sender
+    def __init__(self, way: Way) -> None:
+        self.way: Way = way
+        self.sent: int | None = None  # up to which items were emitted
+        self.arrived = 0  # up to which the sender's records are there (more than `sent` when some are held)
+        self.placing: Placing | None = Placing()  # until the reader is placed
+        self.delta = 0  # reader's offset + delta = sender's
+        self.read_to = 0  # up to which the reader has read, once placed
+        self.stash: deque[tuple[int, bytes, int]] = deque()  # (offset, bytes, time) read ahead of `arrived`
         self.stash_bytes = 0
+
+    @property
+    def late(self) -> bool:
+        """The reader is ahead of the sender's records."""
+        return self.read_to > self.arrived
+
+    def trim(self) -> None:
+        assert self.sent is not None
+        stash = self.stash
+        while stash and stash[0][0] + len(stash[0][1]) <= self.sent:
+            self.stash_bytes -= len(stash.popleft()[1])
 
 
 class _Connection:
-    __slots__ = ("peer", "request", "response")
+    __slots__ = ("held", "held_bytes", "late_since", "peer", "request", "response", "time")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self.request = _Flow()
-        self.response = _Flow()
+        self.request = _Flow("request")
+        self.response = _Flow("response")
+        self.time = 0  # of its latest record
+        self.late_since: int | None = None  # since when a reader is ahead of its sender's records
+        self.held: list[tuple[_Flow, Data]] = []
+        self.held_bytes = 0
 
 
 class Streams:
@@ -134,7 +165,7 @@ class Streams:
 
     def __init__(self) -> None:
         self.stats = StreamStats()
-        self._connections: OrderedDict[str, _Connection] = OrderedDict()
+        self._connections: dict[str, _Connection] = {}
 
     @property
     def open(self) -> int:
@@ -148,173 +179,195 @@ class Streams:
 
     def feed(self, record: Record) -> list[Item]:
         self.stats.records += 1
-        if isinstance(record, Data):
-            return self._data(record)
-        if isinstance(record, Opened):
-            return self._opened(record)
-        if isinstance(record, Closed):
-            return self._closed(record)
-        if isinstance(record, Lost):
-            self.stats.lost += record.count
-        return []
-
-    def _connection(self, name: str, path: str, items: list[Item], time: int) -> _Connection:
-        connection = self._connections.get(name)
-        if connection is None:
-            connection = self._connections[name] = _Connection(Peer(name, path))
-            if len(self._connections) > MAX_CONNECTIONS:
-                oldest, _ = self._connections.popitem(last=False)
-                self.stats.evicted += 1
-                items.append(Ended(oldest, time, 0, evicted=True))
-        else:
-            self._connections.move_to_end(name)
-        return connection
-
-    def _opened(self, record: Opened) -> list[Item]:
         items: list[Item] = []
-        self._ends(self._connection(record.connection, record.path, items, record.time), record)
+        if type(record) is Data:
+            self._data(record, items)
+        elif type(record) is Opened:
+            self._connection(record, items)
+        elif type(record) is Closed:
+            self._closed(record, items)
+        elif type(record) is Lost:
+            self.stats.lost += record.count
         return items
 
-    @staticmethod
-    def _ends(connection: _Connection, record: Opened | Data) -> None:
+    def _connection(self, record: Opened | Data, items: list[Item]) -> _Connection:
+        connection = self._connections.get(record.connection)
+        if connection is None:
+            if len(self._connections) >= MAX_CONNECTIONS:
+                self._evict(record.time, items)
+            connection = self._connections[record.connection] = _Connection(Peer(record.connection, record.path))
+        connection.time = record.time
         peer = connection.peer
         if record.side == "client":
             if record.pid != peer.client_pid:
                 peer.client_pid, peer.client_comm = record.pid, record.comm
         elif record.pid != peer.server_pid:
             peer.server_pid, peer.server_comm = record.pid, record.comm
-        if record.path and not peer.path:
+        if not peer.path:
             peer.path = record.path
+        return connection
 
-    def _closed(self, record: Closed) -> list[Item]:
-        if self._connections.pop(record.connection, None) is None:
-            return []
-        return [Ended(record.connection, record.time, record.error)]
+    def _evict(self, time: int, items: list[Item]) -> None:
+        """Forget the connection that was silent for longest."""
+        silent = min(self._connections, key=lambda name: self._connections[name].time)
+        del self._connections[silent]
+        self.stats.evicted += 1
+        items.append(Ended(silent, time, 0, evicted=True))
 
-    def _data(self, record: Data) -> list[Item]:
-        items: list[Item] = []
-        connection = self._connection(record.connection, record.path, items, record.time)
-        self._ends(connection, record)
-        if (record.side == "client") == (record.direction == "send"):
-            way: Way = "request"
-            flow = connection.request
+    def _closed(self, record: Closed, items: list[Item]) -> None:
+        connection = self._connections.get(record.connection)
+        if connection is None:
+            return
+        if connection.late_since is not None:
+            self._give_up(connection, items, record.time)
+        del self._connections[record.connection]
+        items.append(Ended(record.connection, record.time, record.error))
+
+    def _data(self, record: Data, items: list[Item]) -> None:
+        connection = self._connection(record, items)
+        if record.side == "client":
+            written, read = connection.request, connection.response
         else:
-            way = "response"
-            flow = connection.response
-        if record.direction == "send":
-            self._sent(flow, way, record, items)
+            written, read = connection.response, connection.request
+        sending = record.direction == "send"
+        late = connection.late_since
+        if late is not None and record.time - late > LATE_NS and not (sending and written.late):
+            self._give_up(connection, items, record.time)
+        if not sending:
+            self._read(connection, read, record, items)
+        elif read.read_to > read.arrived:  # late; this is asked for each record
+            self._hold(connection, written, record, items)
         else:
-            self._read(flow, way, record, items)
-        return items
+            self._sent(connection, written, record, items)
 
     # the sender's records give the bytes
 
-    def _sent(self, flow: _Flow, way: Way, record: Data, items: list[Item]) -> None:
-        name, time, offset, data = record.connection, record.time, record.offset, record.data
+    def _sent(self, connection: _Connection, flow: _Flow, record: Data, items: list[Item]) -> None:
+        offset, end = record.offset, record.offset + record.length
+        if connection.late_since is not None and flow.late and offset >= flow.read_to:
+            # The record that the reader was ahead of was lost; what is held was sent before this one.
+            self._fill(connection, flow, record.time, items)
+            self._caught_up(connection, items)
+        flow.arrived = max(flow.arrived, end)
+        if flow.sent == offset and len(record.data) == record.length and not flow.stash and flow.placing is None:
+            # As nearly always.
+            items.append(Chunk(record.connection, flow.way, record.time, offset, record.data))
+            flow.sent = end
+        else:
+            self._append(connection, flow, record, items)
+        if connection.late_since is not None:
+            self._caught_up(connection, items)
+
+    def _append(self, connection: _Connection, flow: _Flow, record: Data, items: list[Item]) -> None:
+        offset, data = record.offset, record.data
+        end = offset + record.length
         if flow.sent is None:
             flow.sent = offset
-            flow.placing_from = offset
+        if end <= flow.sent:
+            # Given up before it came, and filled from the reader's record.
+            self.stats.stale += 1
+            return
         if offset > flow.sent:
-            self._hole(flow, way, name, time, offset, items)
-        end = offset + record.length
-        if offset < flow.sent:
-            # Filled from the reader's records before this one arrived.
-            if end <= flow.sent:
-                self.stats.stale += 1
-                return
+            self._hole(connection, flow, record.time, offset, items)
+        else:
             data = data[flow.sent - offset :]
-            offset = flow.sent
         if data:
-            items.append(Chunk(name, way, time, offset, data))
-            flow.sent = offset + len(data)
+            items.append(Chunk(record.connection, flow.way, record.time, flow.sent, data))
+            if flow.placing is not None:
+                self._place(connection, flow, flow.placing.sent(flow.sent, data), items)
+            flow.sent += len(data)
         if flow.sent < end:
-            self._hole(flow, way, name, time, end, items)
-        if flow.delta is None:
-            self._remember(flow, offset, data)
-        elif flow.stash:
-            self._trim(flow)
+            self._hole(connection, flow, record.time, end, items)
+        flow.trim()
 
-    def _hole(self, flow: _Flow, way: Way, name: str, time: int, until: int, items: list[Item]) -> None:
+    def _hole(self, connection: _Connection, flow: _Flow, time: int, until: int, items: list[Item]) -> None:
         """Emit what the reader saw of `[flow.sent, until)`, and a `Gap` for the rest."""
         assert flow.sent is not None
+        name = connection.peer.connection
         for start, data, read_at in flow.stash:
             if start >= until:
                 break
-            end = start + len(data)
-            if end <= flow.sent:
+            if start + len(data) <= flow.sent:
                 continue
             if start > flow.sent:
-                self._gap(flow, way, name, time, start, items)
+                self._gap(flow, name, time, start, items)
             part = data[flow.sent - start : until - start]
-            items.append(Chunk(name, way, read_at, flow.sent, part))
+            items.append(Chunk(name, flow.way, read_at, flow.sent, part, filled=True))
             self.stats.filled += 1
             flow.sent += len(part)
-        self._trim(flow)
         if flow.sent < until:
-            self._gap(flow, way, name, time, until, items)
+            self._gap(flow, name, time, until, items)
 
-    def _gap(self, flow: _Flow, way: Way, name: str, time: int, until: int, items: list[Item]) -> None:
+    def _gap(self, flow: _Flow, name: str, time: int, until: int, items: list[Item]) -> None:
         assert flow.sent is not None
         missing = until - flow.sent
-        items.append(Gap(name, way, time, flow.sent, missing))
+        items.append(Gap(name, flow.way, time, flow.sent, missing))
         self.stats.gaps += 1
         self.stats.gap_bytes += missing
         flow.sent = until
-        if flow.delta is None:
-            flow.placing, flow.placing_from = b"", until
 
     # the reader's records give the times
 
-    def _read(self, flow: _Flow, way: Way, record: Data, items: list[Item]) -> None:
-        exact = not flow.reader_seen or record.offset == flow.read_end
-        flow.reader_seen = True
-        flow.read_end = record.offset + record.length
-        if flow.delta is None:
-            flow.delta = self._place(flow, record)
-            if flow.delta is None:
-                return
-            flow.placing = b""
-        end = flow.read_end + flow.delta
-        items.append(Read(record.connection, way, record.time, end, exact))
-        if flow.sent is not None and end > flow.sent and record.data:
-            flow.stash.append((record.offset + flow.delta, record.data, record.time))
-            flow.stash_bytes += len(record.data)
-            while flow.stash_bytes > MAX_STASH_BYTES:
-                flow.stash_bytes -= len(flow.stash.popleft()[1])
+    def _read(self, connection: _Connection, flow: _Flow, record: Data, items: list[Item]) -> None:
+        if flow.placing is not None:
+            self._place(connection, flow, flow.placing.read(record), items)
+            return
+        begin = record.offset + flow.delta
+        end = begin + record.length
+        items.append(Read(record.connection, flow.way, record.time, end, begin))
+        flow.read_to = max(flow.read_to, end)
+        if end > flow.arrived:
+            if connection.late_since is None:
+                connection.late_since = record.time
+            if record.data:
+                flow.stash.append((begin, record.data, record.time))
+                flow.stash_bytes += len(record.data)
+                while flow.stash_bytes > MAX_STASH_BYTES:
+                    flow.stash_bytes -= len(flow.stash.popleft()[1])
 
-    @staticmethod
-    def _place(flow: _Flow, record: Data) -> int | None:
-        """Where the reader stands in the sender's count, or None while that is not certain.
+    def _place(self, connection: _Connection, flow: _Flow, delta: int | None, items: list[Item]) -> None:
+        if delta is None or flow.placing is None:
+            return
+        reads, flow.placing = flow.placing.reads, None
+        flow.delta = delta
+        for read in reads:
+            self._read(connection, flow, read, items)
 
-        A HEADERS frame is certain: no two of one connection are alike (stream ids never repeat; the answer's headers
-        and trailers of one stream differ), so its bytes occur once. Two counts that both start with the connection's
-        first bytes (the client preface; the server's SETTINGS) agree from the start.
-        """
-        data = record.data
-        if record.offset == 0 and flow.placing_from == 0:
-            first = len(PREFACE) if data.startswith(PREFACE[:3]) else FRAME_HEADER
-            opening = data.startswith(PREFACE[:first]) or data[3:9] == b"\x04\x00\x00\x00\x00\x00"
-            if opening and len(data) >= first and flow.placing[:first] == data[:first]:
-                return 0
-        if len(data) <= FRAME_HEADER or data[3] != 1 or not data[8] & 1:
-            return None
-        length = int.from_bytes(data[:3], "big")
-        at = flow.placing.find(data[: FRAME_HEADER + length])
-        if at < 0 or len(data) < FRAME_HEADER + length:
-            return None
-        return flow.placing_from + at - record.offset
+    # records that are late
 
-    @staticmethod
-    def _remember(flow: _Flow, offset: int, data: bytes) -> None:
-        if flow.placing_from + len(flow.placing) != offset:
-            flow.placing, flow.placing_from = b"", offset
-        flow.placing += data
-        if len(flow.placing) > MAX_PLACING_BYTES:
-            cut = len(flow.placing) - MAX_PLACING_BYTES // 2
-            flow.placing, flow.placing_from = flow.placing[cut:], flow.placing_from + cut
+    def _hold(self, connection: _Connection, flow: _Flow, record: Data, items: list[Item]) -> None:
+        flow.arrived = max(flow.arrived, record.offset + record.length)
+        connection.held.append((flow, record))
+        connection.held_bytes += len(record.data)
+        self.stats.held += 1
+        if connection.held_bytes > MAX_HELD_BYTES:
+            self._give_up(connection, items, record.time)
 
-    @staticmethod
-    def _trim(flow: _Flow) -> None:
-        assert flow.sent is not None
-        while flow.stash and flow.stash[0][0] + len(flow.stash[0][1]) <= flow.sent:
-            flow.stash_bytes -= len(flow.stash.popleft()[1])
+    def _give_up(self, connection: _Connection, items: list[Item], time: int) -> None:
+        """The late records were lost: go on with what the readers saw."""
+        flows = (connection.request, connection.response)
+        for flow in flows:
+            if flow.late and flow.sent == flow.arrived:
+                self._fill(connection, flow, time, items)
+        self._release(connection, items)
+        for flow in flows:
+            # Of these, records were held that come before what is missing.
+            if flow.late:
+                self._fill(connection, flow, time, items)
+        connection.late_since = None
+
+    def _fill(self, connection: _Connection, flow: _Flow, time: int, items: list[Item]) -> None:
+        """Emit what the reader is ahead by."""
+        self._hole(connection, flow, time, flow.read_to, items)
+        flow.arrived = flow.read_to
+        flow.trim()
+
+    def _caught_up(self, connection: _Connection, items: list[Item]) -> None:
+        if not connection.request.late and not connection.response.late:
+            connection.late_since = None
+            self._release(connection, items)
+
+    def _release(self, connection: _Connection, items: list[Item]) -> None:
+        held, connection.held, connection.held_bytes = connection.held, [], 0
+        for flow, record in held:
+            self._append(connection, flow, record, items)

@@ -1,0 +1,137 @@
+"""Finds where a frame starts in the middle of a direction: after a gap, and when joining late."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from tracer.heads import CANDIDATE, FRAME_HEADER, PREFACE, SETTINGS, plausible
+from tracer.streams import Chunk
+
+CERTAIN = 3
+"""Pieces of evidence that make a start certain: each plausible head in a row; that the first of them lies at a
+chunk's first byte, as peers write whole frames; that the last frame ends with the chunk its head is in. In random
+bytes one plausible head starts at every 50,000th byte."""
+
+MAX_RETAINED = 64 * 1024
+"""Bytes kept while nothing is certain, so that the frames which made it certain are not lost."""
+
+MAX_CANDIDATES = 64
+"""Starts considered at once; among 64 KiB of random bytes there is one."""
+
+
+@dataclass(slots=True)
+class _Candidate:
+    start: int
+    next: int  # where the next head is expected
+    evidence: int
+    last: int  # where the latest head begins
+
+
+class Search:
+    """Feed chunks of one direction without gaps, until one brings certainty."""
+
+    __slots__ = ("_buffer", "_candidates", "_chunks", "_from", "_looked", "begun", "here")
+
+    def __init__(self) -> None:
+        self.begun = False  # the start is the connection's
+        self.here = 0  # index in the latest chunk of its first frame head (of the preface, when it starts with that)
+        self._chunks: deque[Chunk] = deque()
+        self._buffer = bytearray()
+        self._from = 0  # offset of the buffer's first byte
+        self._looked = 0  # offset before which every start was considered
+        self._candidates: list[_Candidate] = []
+
+    def feed(self, chunk: Chunk) -> list[Chunk] | None:
+        """The chunks from the first certain frame on; None while there is none."""
+        if not self._chunks:
+            self._buffer.clear()
+            self._from = self._looked = chunk.offset
+        self._chunks.append(chunk)
+        self._buffer += chunk.data
+        if self._from == 0:
+            start = self._opening(chunk)
+            if start is not None:
+                return self._since(start) if start >= 0 else None
+        self._consider(chunk)
+        certain = self._follow(chunk)
+        if certain is None:
+            self._drop()
+            return None
+        head = certain.start
+        while head < chunk.offset:
+            at = head - self._from
+            head += FRAME_HEADER + int.from_bytes(self._buffer[at : at + 3], "big")
+        self.here = head - chunk.offset
+        return self._since(certain.start)
+
+    def _opening(self, chunk: Chunk) -> int | None:
+        """Where frames begin at a connection's start; -1 while that is undecided, None when it is not seen here."""
+        buffer = self._buffer
+        if chunk.way == "request":
+            if buffer.startswith(PREFACE):
+                self.begun = True
+                self.here = len(PREFACE) - chunk.offset if chunk.offset else 0
+                return len(PREFACE)
+            return -1 if PREFACE.startswith(buffer) else None
+        if len(buffer) < FRAME_HEADER:
+            return -1
+        if buffer[3] == SETTINGS and not buffer[4] and plausible(buffer, 0):
+            # A server's first frame (RFC 9113, section 3.4).
+            self.begun = True
+            return 0
+        return None
+
+    def _consider(self, chunk: Chunk) -> None:
+        """Add the starts whose head is complete now."""
+        buffer = self._buffer
+        for found in CANDIDATE.finditer(buffer, self._looked - self._from):
+            at = found.start()
+            if plausible(buffer, at) and len(self._candidates) < MAX_CANDIDATES:
+                start = self._from + at
+                after = start + FRAME_HEADER + int.from_bytes(buffer[at : at + 3], "big")
+                self._candidates.append(_Candidate(start, after, 2 if start == chunk.offset else 1, start))
+        self._looked = max(self._looked, self._from + len(buffer) - FRAME_HEADER + 1)
+
+    def _follow(self, chunk: Chunk) -> _Candidate | None:
+        """The first candidate that is certain now; those whose next frame is none are dropped."""
+        buffer, end = self._buffer, self._from + len(self._buffer)
+        left = []
+        for candidate in self._candidates:
+            while candidate.evidence < CERTAIN and candidate.next + FRAME_HEADER <= end:
+                at = candidate.next - self._from
+                if not plausible(buffer, at):
+                    break
+                candidate.evidence += 1
+                candidate.last = candidate.next
+                candidate.next += FRAME_HEADER + int.from_bytes(buffer[at : at + 3], "big")
+            else:
+                whole = candidate.next == end and candidate.last >= chunk.offset
+                if candidate.evidence + whole >= CERTAIN:
+                    return candidate
+                left.append(candidate)
+        self._candidates = left
+        return None
+
+    def _since(self, start: int) -> list[Chunk]:
+        chunks = []
+        for chunk in self._chunks:
+            if chunk.offset >= start:
+                chunks.append(chunk)
+            elif chunk.offset + len(chunk.data) > start:
+                data = chunk.data[start - chunk.offset :]
+                chunks.append(Chunk(chunk.connection, chunk.way, chunk.time, start, data, chunk.filled))
+        return chunks
+
+    def _drop(self) -> None:
+        """Forget what no start can lie in any more."""
+        end = self._from + len(self._buffer)
+        oldest = max(end - MAX_RETAINED, self._from)
+        self._candidates = [candidate for candidate in self._candidates if candidate.start >= oldest]
+        keep = min(self._candidates[0].start if self._candidates else end, self._looked, end)
+        while self._chunks and self._chunks[0].offset + len(self._chunks[0].data) <= keep:
+            self._chunks.popleft()
+        if not self._chunks:
+            return
+        first = self._chunks[0].offset
+        if first > self._from:
+            del self._buffer[: first - self._from]
+            self._from = first
