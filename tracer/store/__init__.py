@@ -96,7 +96,7 @@ class Store:
         self._file = File(self.path, max_bytes, durable=durable)
         self._queue = Queue(patient=not durable)
         self._readers = Readers(self._file.connect_reader)
-        self._writer = Writer(self._file, self._queue, age_limit=durable, on_replaced=self._readers.renew)
+        self._writer = Writer(self._file, self._queue, age_limit=durable, on_reopened=self._readers.renew)
 
     def __enter__(self) -> Self:
         return self

@@ -1,10 +1,11 @@
-"""What of a row is filtered by: the columns beside its JSON."""
+"""What of a row is filtered by: the columns beside its packed JSON."""
 
 from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
 from tracer.rows import Row
+from tracer.store.packing import pack
 
 # A relist of a node with 5,000 changed containers is about 750 kB; what is larger is no row of ours, and would make
 # a page or a transaction of no known size.
@@ -37,7 +38,7 @@ class Columns(NamedTuple):
     status: str | None
     activity: str | None
     pod: Pod | None
-    fields: str
+    packed: bytes
 
 
 def status_word(fields: dict[str, Any]) -> str:
@@ -52,9 +53,9 @@ def columns(row: Row) -> Columns:
     """The columns of `row`. Raises ValueError when it cannot be stored: no JSON, too large, or times out of range."""
     fields = row.fields
     # Three times as fast as the json module, which would cost half of what the whole tracer may.
-    text = to_json(fields, inf_nan_mode="null").decode()
-    if len(text) > ROW_BYTES:
-        raise ValueError(f"{row.kind} {row.id} has {len(text)} characters")
+    json = to_json(fields, inf_nan_mode="null")
+    if len(json) > ROW_BYTES:
+        raise ValueError(f"{row.kind} {row.id} has {len(json)} bytes")
     if not 0 <= row.start <= INTEGER_MAX or (row.end is not None and not 0 <= row.end <= INTEGER_MAX):
         raise ValueError(f"{row.kind} {row.id} has times out of range")
     method = status = activity = None
@@ -81,7 +82,7 @@ def columns(row: Row) -> Columns:
         status,
         activity,
         _pod(fields),
-        text,
+        pack(json),
     )
 
 

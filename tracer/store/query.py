@@ -6,6 +6,7 @@ from typing import Any
 
 from tracer.rows import Kind
 from tracer.store.cursor import Cursor, begin
+from tracer.store.packing import unpack
 
 # Of the JSON of one page. A browser shows that at once, and no answer grows with the calls a relist made.
 PAGE_BYTES = 1 << 20
@@ -80,11 +81,11 @@ class _Query:
         self.add(f"pod IN (SELECT key FROM pod WHERE {' AND '.join(given)})", *given.values())  # noqa: S608
 
     def run(self, db: sqlite3.Connection, index: str, columns: str, limit: int) -> tuple[list[Any], str | None]:
-        """Rows of `columns`, the last of which is text that counts against PAGE_BYTES; and the next cursor."""
-        # The inner query stays within the index; the JSON is read for the rows of the page only. The index is named
+        """Rows of `columns` and, last, their JSON; and the next cursor."""
+        # The inner query stays within the index; the rows of the page alone are read. The index is named
         # because the planner has no statistics: of one pod there are few rows, of one namespace or method many.
         sql = (
-            f"SELECT row.seq, row.start, {columns} FROM"  # noqa: S608 (only texts of this module)
+            f"SELECT row.seq, row.start, row.packed{columns} FROM"  # noqa: S608 (only texts of this module)
             f" (SELECT seq, start FROM row INDEXED BY {index} WHERE {' AND '.join(self._terms)}"
             "   ORDER BY start DESC, seq DESC LIMIT ?) AS page"
             " CROSS JOIN row ON row.seq = page.seq ORDER BY page.start DESC, page.seq DESC"
@@ -92,11 +93,12 @@ class _Query:
         found: list[Any] = []
         size = 0
         last = self._from
-        for seq, start, *rest in db.execute(sql, (*self._parameters, limit + 1)):
-            size += len(rest[-1])
+        for seq, start, packed, *rest in db.execute(sql, (*self._parameters, limit + 1)):
+            json = unpack(packed)
+            size += len(json)
             if found and (len(found) == limit or size > PAGE_BYTES):
                 return found, last.encode(self._words)
-            found.append(rest)
+            found.append((*rest, json.decode()))
             last = Cursor(self._from.since, self._from.until, start, seq)
         return found, None
 
@@ -119,7 +121,7 @@ def read_page(
         )
     if where.pod is not None or where.namespace is not None:
         query.add_pod(where.namespace, where.pod)
-    found, following = query.run(db, "row_by_time" if where.pod is None else "row_by_pod", "fields", limit)
+    found, following = query.run(db, "row_by_time" if where.pod is None else "row_by_pod", "", limit)
     return Page([fields for (fields,) in found], following)
 
 
@@ -130,15 +132,15 @@ def read_timeline(
     query = _Query(window, ("timeline", namespace, name), cursor)
     query.add_pod(namespace, name)
     uid = "(SELECT uid FROM pod WHERE key = row.pod)"
-    found, following = query.run(db, "row_by_pod", f"{uid}, kind, fields", limit)
+    found, following = query.run(db, "row_by_pod", f", {uid}, kind", limit)
     return [PodRow(*row) for row in found], following
 
 
 def read_row(db: sqlite3.Connection, kind: Kind, id_: str) -> str | None:
     """The JSON of one row, of the newest run when several runs used that id."""
-    query = "SELECT fields FROM row WHERE kind = ? AND id = ? ORDER BY run DESC LIMIT 1"
+    query = "SELECT packed FROM row WHERE kind = ? AND id = ? ORDER BY run DESC LIMIT 1"
     found = db.execute(query, (kind, id_)).fetchone()
-    return None if found is None else str(found[0])
+    return None if found is None else unpack(found[0]).decode()
 
 
 def read_pods(

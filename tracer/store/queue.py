@@ -18,6 +18,10 @@ BATCH_ROWS = 500
 FLUSH_SECONDS = 0.5
 
 
+# Rows remembered as open. The pipeline has fewer, unless it forgets some without an end.
+OPEN_MOST = 50_000
+
+
 class Queue:
     """Rows by kind and id, in the order they first came. All methods may be called from any thread."""
 
@@ -71,6 +75,8 @@ class Queue:
                     self._open.add((row.kind, row.id))
                 else:
                     self._open.discard((row.kind, row.id))
+            if len(self._open) > OPEN_MOST:
+                self._open.clear()
             for row in reversed(unwritten):
                 key = row.kind, row.id
                 if key not in self._rows:

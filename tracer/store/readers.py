@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from tracer.errors import StoreError
+from tracer.store.packing import PackingError
 
 # As many answers at once; two cores have no use for more, and each connection holds 2 MB.
 READERS = 4
@@ -23,7 +24,7 @@ class Readers:
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[sqlite3.Connection]:
-        """One connection, waiting while all are lent. An error of SQLite within comes out as StoreError."""
+        """One connection, waiting while all are lent. What the file does wrong within comes out as StoreError."""
         with self._free:
             try:
                 with self._lock:
@@ -35,7 +36,7 @@ class Readers:
                     yield db
                 finally:
                     self._give_back(db, generation)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, PackingError) as error:
                 raise StoreError(f"the store cannot be read now: {error}") from error
 
     def _give_back(self, db: sqlite3.Connection, generation: int) -> None:

@@ -33,7 +33,7 @@ _DELETE_BEFORE = _DELETE.format(
 )
 
 
-def keep_within(db: sqlite3.Connection, oldest_start: int) -> int:
+def delete_step(db: sqlite3.Connection, oldest_start: int) -> int:
     """Delete a step of the rows that started before `oldest_start` (Unix ns), or of the oldest of a file too full.
 
     An open row stays whatever its age. Returns how many rows went: when any did, ask again. Raises sqlite3.Error.
@@ -42,7 +42,7 @@ def keep_within(db: sqlite3.Connection, oldest_start: int) -> int:
     for kind in get_args(Kind):
         deleted += db.execute(_DELETE_BEFORE, (kind, oldest_start, STEP_ROWS)).rowcount
     if not deleted and _is_full(db):
-        deleted = _delete_step(db)
+        deleted = _delete_oldest(db)
     if deleted:
         _delete_pods(db)
     return deleted
@@ -63,8 +63,8 @@ def make_room(db: sqlite3.Connection, lacking_bytes: int) -> int:
 
     The log takes two and a half times the bytes that are freed, a little more than lack. Raises sqlite3.Error.
     """
-    deleted = _delete_step(db)
-    while _free_bytes(db) < lacking_bytes and (count := _delete_step(db)):
+    deleted = _delete_oldest(db)
+    while _free_bytes(db) < lacking_bytes and (count := _delete_oldest(db)):
         deleted += count
     _delete_pods(db)
     (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
@@ -85,7 +85,7 @@ def _is_full(db: sqlite3.Connection) -> bool:
     return bool((most - pages) * page_bytes + _free_bytes(db) < _HEADROOM_BYTES)
 
 
-def _delete_step(db: sqlite3.Connection) -> int:
+def _delete_oldest(db: sqlite3.Connection) -> int:
     # Only when everything is open does an open row go.
     deleted = db.execute(_DELETE_OLDEST_ENDED, (STEP_ROWS,)).rowcount
     return deleted or db.execute(_DELETE_OLDEST, (STEP_ROWS,)).rowcount

@@ -23,8 +23,8 @@ def migration(step: Migration) -> Migration:
 def rows_and_pods(db: sqlite3.Connection) -> None:
     """`seq` is the order of arrival: with `start` it makes the total order that cursors point into.
 
-    `fields` is the JSON object as REST shows it; the other columns are what is filtered by. `run` keeps apart the ids
-    of two runs of the tracer. `end` is null while the thing is open.
+    `packed` is the JSON object as REST shows it (packing.py); the other columns are what is filtered by. `run` keeps
+    apart the ids of two runs of the tracer. `end` is null while the thing is open.
     """
     db.execute("CREATE TABLE run (number INTEGER NOT NULL) STRICT")
     db.execute("INSERT INTO run VALUES (0)")
@@ -35,10 +35,10 @@ def rows_and_pods(db: sqlite3.Connection) -> None:
     db.execute(
         "CREATE TABLE row (seq INTEGER PRIMARY KEY, run INTEGER NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL,"
         ' start INTEGER NOT NULL, "end" INTEGER, duration REAL, method TEXT, status TEXT, activity TEXT, pod INTEGER,'
-        " fields TEXT NOT NULL) STRICT"
+        " packed BLOB NOT NULL) STRICT"
     )
     db.execute("CREATE UNIQUE INDEX row_by_id ON row (kind, id, run)")
-    # Holds every column that is filtered by, so that a filter nothing matches reads this index and never the JSON.
+    # Holds every column that is filtered by, so that a filter nothing matches reads this index and no row.
     db.execute("CREATE INDEX row_by_time ON row (kind, start, method, status, activity, pod, duration)")
     db.execute("CREATE INDEX row_by_pod ON row (pod, start) WHERE pod IS NOT NULL")
     db.execute('CREATE INDEX row_open ON row (kind) WHERE "end" IS NULL')

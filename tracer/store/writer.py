@@ -1,6 +1,5 @@
 """The thread that writes rows to the database, and keeps going whatever the disk does."""
 
-import contextlib
 import logging
 import sqlite3
 import threading
@@ -10,10 +9,11 @@ from typing import Literal
 
 from tracer.errors import StoreError
 from tracer.rows import Row
-from tracer.store.columns import Columns, Pod, columns
+from tracer.store.columns import Columns, columns
 from tracer.store.file import File
 from tracer.store.queue import Key, Queue
-from tracer.store.retention import AGE_SECONDS, keep_within, make_room, shrink
+from tracer.store.retention import AGE_SECONDS, shrink
+from tracer.store.table import Table
 
 State = Literal["ok", "full", "read_only", "io_error", "damaged", "removed", "locked", "failed"]
 
@@ -34,30 +34,14 @@ RETRY_SECONDS = 1.0
 # A full disk lets a batch through now and then; the state says so until it has let all through for this long.
 CALM_SECONDS = 60.0
 
-# Of JSON in one transaction: with the indexes less than twice that, for which the log and the file have room.
+# Of packed rows in one transaction: with the indexes less than twice that, for which the log and the file have room.
 _TRANSACTION_BYTES = 1 << 19
 
 # Deleting in a row at the most, then waiting rows have their turn: enough to outrun the fastest writing.
 _STEPS = 4
 
-# Looked through for the last thing a killed run saw.
-_LAST_ROWS = 1000
-
 # What a row, not the disk, can do wrong: a value of a type that its column has not.
 _ROW_ERRORS = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
-
-_UPSERT = (
-    'INSERT INTO row (run, kind, id, start, "end", duration, method, status, activity, pod, fields)'
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (kind, id, run) DO UPDATE SET"
-    ' "end" = excluded."end", duration = excluded.duration, method = excluded.method, status = excluded.status,'
-    " activity = excluded.activity, pod = excluded.pod, fields = excluded.fields"
-)
-
-# What is known of a thing whose end was never written: that it began, and nothing else.
-_CLOSE = (
-    "UPDATE row SET \"end\" = max(start, ?), status = 'unknown', fields ="
-    " json_set(fields, iif(kind = 'call', '$.ended_by', '$.outcome'), 'unknown') WHERE \"end\" IS NULL AND "
-)
 
 _log = logging.getLogger(__name__)
 
@@ -65,28 +49,32 @@ _log = logging.getLogger(__name__)
 class Writer:
     """Takes batches off `queue` until that is closed and empty. Any thread may read its counters."""
 
-    def __init__(self, file: File, queue: Queue, *, age_limit: bool, on_replaced: Callable[[], None]) -> None:
-        """`on_replaced` is called when the database had to be replaced: whoever reads must open it anew."""
+    def __init__(self, file: File, queue: Queue, *, age_limit: bool, on_reopened: Callable[[], None]) -> None:
+        """`on_reopened` is called when the database was opened anew: whoever reads must do so, too."""
         self._file = file
         self._queue = queue
         self._age_limit = age_limit
-        self._on_replaced = on_replaced
+        self._on_reopened = on_reopened
         self._stopping = threading.Event()
-        self._run: int | None = None
-        self._pods: dict[Pod, int] = {}
+        self._table: Table | None = None
         self._lost_ends: dict[Key, int] = {}
         self._reserved = False
         self._damaged = False
         self._failure: State | None = None
         self._failed_at = 0.0
         self._failures_in_a_row = 0
-        self.rows = 0
         self.written = 0
         self.rejected = 0
         self.deleted = 0
         self.failures = 0
         self._thread = threading.Thread(target=self._work, name="criscope-store", daemon=True)
         self._thread.start()
+
+    @property
+    def rows(self) -> int:
+        """Rows in the database; 0 until it was first written to."""
+        table = self._table
+        return table.rows if table else 0
 
     @property
     def state(self) -> State:
@@ -126,16 +114,13 @@ class Writer:
             except (ValueError, TypeError, AttributeError):
                 unwritable.append(row)
         try:
-            if self._damaged or not self._file.is_there():
-                self._reopen()
-            if self._run is None:
-                self._run = self._begin_run()
+            table = self._open_table()
             try:
                 for part in _parts(encoded):
-                    self._write(part)
-                    self._keep_limits()
+                    self._write(table, part)
+                    self._keep_limits(table)
             except _ROW_ERRORS:
-                bad = self._write_each(encoded)
+                bad = self._write_each(table, encoded)
                 unwritable += [writable[index] for index in bad]
                 writable = [row for index, row in enumerate(writable) if index not in bad]
         except (sqlite3.Error, OSError, StoreError) as error:
@@ -147,66 +132,47 @@ class Writer:
         self._failures_in_a_row = 0
         return True
 
-    def _begin_run(self) -> int:
-        """A new number for this run's ids. What a killed run left open ends, unknown how, when it last saw anything."""
-        with self._transaction():
-            (number,) = self._file.writer.execute("UPDATE run SET number = number + 1 RETURNING number").fetchone()
-            query = 'SELECT max(coalesce("end", start)) FROM row WHERE seq > (SELECT max(seq) FROM row) - ?'
-            (last,) = self._file.writer.execute(query, (_LAST_ROWS,)).fetchone()
-            self._file.writer.execute(_CLOSE + "true", (last or 0,))
-        (self.rows,) = self._file.writer.execute("SELECT count(*) FROM row").fetchone()
-        self._reserved = self._file.restore_reserve()
-        return int(number)
+    def _open_table(self) -> Table:
+        there = self._file.is_there()
+        if self._damaged or not there:
+            if there:
+                _log.warning("store %s: the database is damaged; it is set aside as *-damaged", self._file.path)
+            else:
+                _log.warning("store %s: the file was removed or replaced; it is opened anew", self._file.path)
+                self._note("removed")
+            self._file.reopen(damaged=self._damaged)
+            self._damaged = False
+            self.deleted += self.rows
+            self._table = None
+            self._on_reopened()
+        if self._table is None:
+            self._table = Table(self._file.writer)
+            self._reserved = self._file.restore_reserve()
+        return self._table
 
-    def _write(self, encoded: Sequence[Columns]) -> None:
+    def _write(self, table: Table, rows: Sequence[Columns]) -> None:
         self._lost_ends |= self._queue.take_lost_ends()
-        with self._transaction():
-            before = self._last_seq()
-            self._file.writer.executemany(_UPSERT, [self._parameters(row) for row in encoded])
-            inserted = self._last_seq() - before
-            ends = [(end, *key, self._run) for key, end in self._lost_ends.items()]
-            self._file.writer.executemany(_CLOSE + "kind = ? AND id = ? AND run = ?", ends)
+        table.write(rows, self._lost_ends)
         self._lost_ends.clear()
-        self.rows += inserted
-        self.written += len(encoded)
+        self.written += len(rows)
         self._file.tend_log()
 
-    def _write_each(self, encoded: Sequence[Columns]) -> set[int]:
+    def _write_each(self, table: Table, rows: Sequence[Columns]) -> set[int]:
         """Write the rows one by one, so that a bad one takes no other with it; the places of the bad ones."""
         bad = set()
-        for index, row in enumerate(encoded):
+        for index, row in enumerate(rows):
             try:
-                self._write([row])
+                self._write(table, [row])
             except _ROW_ERRORS:
                 bad.add(index)
         return bad
 
-    def _parameters(self, row: Columns) -> tuple[object, ...]:
-        return (self._run, *row[:8], None if row.pod is None else self._pod_key(row.pod), row.fields)
-
-    def _pod_key(self, pod: Pod) -> int:
-        key = self._pods.get(pod)
-        if key is None:
-            self._file.writer.execute(
-                "INSERT INTO pod (namespace, name, uid) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pod
-            )
-            query = "SELECT key FROM pod WHERE namespace = ? AND name = ? AND uid = ?"
-            (key,) = self._file.writer.execute(query, pod).fetchone()
-            self._pods[pod] = key
-        return key
-
-    def _last_seq(self) -> int:
-        (last,) = self._file.writer.execute("SELECT coalesce(max(seq), 0) FROM row").fetchone()
-        return int(last)
-
-    def _keep_limits(self) -> None:
+    def _keep_limits(self, table: Table) -> None:
         oldest_start = time.time_ns() - AGE_SECONDS * 1_000_000_000 if self._age_limit else 0
         for _ in range(_STEPS):
-            deleted = keep_within(self._file.writer, oldest_start)
+            deleted = table.delete_step(oldest_start)
             if not deleted:
                 break
-            self._pods.clear()  # some pods may have gone with their last row
-            self.rows -= deleted
             self.deleted += deleted
             self._file.tend_log()
         if shrink(self._file.writer):
@@ -225,8 +191,8 @@ class Writer:
             self._damaged = True
             return self._failures_in_a_row == 1
         # A file size limit or a quota comes as an I/O error; so does a passing fault, for which nothing should go.
-        if state == "full" or (state == "io_error" and self._failures_in_a_row > 1):
-            return self._make_room()
+        if self._table and (state == "full" or (state == "io_error" and self._failures_in_a_row > 1)):
+            return self._make_room(self._table)
         return False
 
     def _note(self, state: State) -> None:
@@ -235,51 +201,25 @@ class Writer:
         self._failures_in_a_row += 1
         self.failures += 1
 
-    def _make_room(self) -> bool:
+    def _make_room(self, table: Table) -> bool:
         self._file.take_reserve()
         try:
-            deleted = make_room(self._file.writer, self._file.lacking())
+            deleted = table.make_room(self._file.lacking())
+            self.deleted += deleted
             self._file.cut_log()
         except (sqlite3.Error, OSError):
             return False
         finally:
-            self._pods.clear()
             self._reserved = self._file.restore_reserve()
-        self.rows -= deleted
-        self.deleted += deleted
         return deleted > 0
-
-    def _reopen(self) -> None:
-        if not self._damaged:
-            _log.warning("store %s: the file was removed or replaced; it is opened anew", self._file.path)
-            self._note("removed")
-        self._file.reopen(damaged=self._damaged)
-        self._damaged = False
-        self._run = None
-        self._pods.clear()
-        self.deleted += self.rows
-        self.rows = 0
-        self._on_replaced()
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._file.writer.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._file.writer.execute("COMMIT")
-        except BaseException:
-            self._pods.clear()  # those made within it are gone
-            if self._file.writer.in_transaction:
-                self._file.writer.execute("ROLLBACK")
-            raise
 
 
 def _parts(rows: Sequence[Columns]) -> Iterator[Sequence[Columns]]:
-    """The rows in transactions' worth."""
+    """The rows in transactions' worth; one part, though empty, at least."""
     begin = size = 0
     for end, row in enumerate(rows):
-        size += len(row.fields)
+        size += len(row.packed)
         if size > _TRANSACTION_BYTES:
             yield rows[begin:end]
-            begin, size = end, len(row.fields)
+            begin, size = end, len(row.packed)
     yield rows[begin:]

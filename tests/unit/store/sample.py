@@ -1,11 +1,18 @@
 """Rows as the pipeline makes them, for the tests of everything that takes rows."""
 
+import base64
+import random
 from typing import Any
 
 from tracer.rows import Row, rfc3339
 
 SECOND = 1_000_000_000
 NOW = 1_796_069_927_930_080_560
+
+
+def noise(length: int) -> str:
+    """Text that cannot be packed to less than three quarters."""
+    return base64.b64encode(random.randbytes(length * 3 // 4)).decode()
 
 
 def pod(name: str = "web-0", uid: str = "6f1d", namespace: str = "default") -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.store.sample import SECOND, call
+from tests.unit.store.sample import SECOND, call, noise
 from tracer.errors import StoreError
 from tracer.store import Store
 from tracer.store.retention import STORE_BYTES_LEAST
@@ -55,9 +55,9 @@ def newest(store: Store) -> str:
 
 def test_on_a_full_disk_the_oldest_rows_make_room_for_the_newest(small_disk, caplog):
     with Store(small_disk / "store.db") as store:
-        count = 30_000
+        count = 8_000
         for n in range(0, count, 500):
-            store.feed(call(f"c3-{i}", RECENT + i) for i in range(n, n + 500))
+            store.feed(call(f"c3-{i}", RECENT + i, error=noise(4000)) for i in range(n, n + 500))
             assert store.flush()
         status = store.status()
         assert status.state == "full"
@@ -74,15 +74,15 @@ def test_on_a_full_disk_the_oldest_rows_make_room_for_the_newest(small_disk, cap
 
 def test_on_a_disk_that_others_filled_the_store_goes_on_within_the_room_it_has(small_disk):
     with Store(small_disk / "store.db") as store:
-        store.feed(call(f"a{i}", RECENT + i) for i in range(3000))
+        store.feed(call(f"a{i}", RECENT + i, error=noise(4000)) for i in range(2000))
         assert store.flush()
         with (small_disk / "other").open("wb") as other:
             free = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize
             os.posix_fallocate(other.fileno(), 0, free)
-            for n in range(0, 10_000, 500):
-                store.feed(call(f"b{i}", RECENT + 3000 + i) for i in range(n, n + 500))
+            for n in range(0, 5_000, 500):
+                store.feed(call(f"b{i}", RECENT + 3000 + i, error=noise(4000)) for i in range(n, n + 500))
                 assert store.flush()
-        assert newest(store) == "b9999"
+        assert newest(store) == "b4999"
         assert store.status().dropped == 0
         assert store.status().state == "full"
         (small_disk / "other").unlink()
@@ -103,13 +103,13 @@ def test_a_limit_on_the_size_of_files_is_lived_with(tmp_path):
     code = """
 import resource, sys, json
 from pathlib import Path
-from tests.unit.store.sample import call
+from tests.unit.store.sample import call, noise
 from tests.unit.store.test_store_faults import RECENT, newest
 from tracer.store import Store
 resource.setrlimit(resource.RLIMIT_FSIZE, (12 << 20, 12 << 20))
 with Store(Path(sys.argv[1])) as store:
-    for n in range(0, 20000, 500):
-        store.feed(call(f"c3-{i}", RECENT + i) for i in range(n, n + 500))
+    for n in range(0, 6000, 500):
+        store.feed(call(f"c3-{i}", RECENT + i, error=noise(4000)) for i in range(n, n + 500))
         assert store.flush(), store.status()
     status = store.status()
     print(json.dumps([status.state, status.dropped, status.deleted > 0, newest(store)]))
@@ -117,7 +117,7 @@ with Store(Path(sys.argv[1])) as store:
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path / "store.db"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert json.loads(done.stdout) == ["io_error", 0, True, "c3-19999"], done.stderr
+    assert json.loads(done.stdout) == ["io_error", 0, True, "c3-5999"], done.stderr
 
 
 def test_a_damaged_file_is_set_aside_and_a_new_one_begun(path, caplog):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.unit.store.sample import call
 from tracer.store import Store
+from tracer.store.packing import unpack
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 WRITER = """
 import itertools, sys, time
 from pathlib import Path
-from tests.unit.store.sample import call, pod
+from tests.unit.store.sample import call, noise, pod
 from tracer.store import Store
 from tracer.store.retention import STORE_BYTES_LEAST
 store = Store(Path(sys.argv[1]), max_bytes=STORE_BYTES_LEAST)
@@ -25,9 +26,9 @@ start = time.time_ns()
 run = sys.argv[2]
 for n in itertools.count(0, 100):
     rows = [(f"{run}-{i}", start + i) for i in range(n, n + 100)]
-    store.feed(call(id_, at, None, pod=pod(f"web-{n % 700}"), error="x" * 2000) for id_, at in rows)
+    store.feed(call(id_, at, None, pod=pod(f"web-{n % 700}"), error=noise(2000)) for id_, at in rows)
     store.flush()
-    store.feed(call(id_, at, 0.5, pod=pod(f"web-{n % 700}"), error="x" * 2000) for id_, at in rows)
+    store.feed(call(id_, at, 0.5, pod=pod(f"web-{n % 700}"), error=noise(2000)) for id_, at in rows)
     store.flush()
     print(n + 99, flush=True)
 """
@@ -58,8 +59,8 @@ def test_a_killed_store_opens_with_every_row_whole(path):
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert db.execute('SELECT count(*) FROM row WHERE "end" IS NULL').fetchone() == (0,)
         assert db.execute("SELECT count(*) FROM row WHERE pod NOT IN (SELECT key FROM pod)").fetchone() == (0,)
-        for id_, fields in db.execute("SELECT id, fields FROM row"):
-            row = json.loads(fields)
+        for id_, packed in db.execute("SELECT id, packed FROM row"):
+            row = json.loads(unpack(packed))
             assert row["id"] == id_
             assert row["ended_by"] in {"server", "unknown"}
         db.close()
