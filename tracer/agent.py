@@ -126,7 +126,7 @@ class Agent:
             self._pipeline.now = max(self._pipeline.now, time.monotonic_ns())
             return self._pipeline.pleg()
 
-    def open_calls(self) -> list[tuple[str, str, int]]:
+    def open_calls(self) -> list[tuple[str | None, str, str, int]]:
         with self._lock:
             return self._pipeline.open_calls()
 
@@ -169,7 +169,7 @@ class Replayed:
     def pleg(self) -> dict[str, Any]:
         return self._pipeline.pleg()
 
-    def open_calls(self) -> list[tuple[str, str, int]]:
+    def open_calls(self) -> list[tuple[str | None, str, str, int]]:
         return self._pipeline.open_calls()
 
     def health(self) -> dict[str, Any]:

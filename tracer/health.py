@@ -13,6 +13,9 @@ UNHEALTHY_AFTER_NS = 180 * NS
 """The kubelet calls its PLEG unhealthy when the last relist whose lists succeeded began longer ago than this
 (`genericPlegRelistThreshold`, `generic.go:Healthy`)."""
 
+EVENTED_UNHEALTHY_AFTER_NS = 600 * NS
+"""The same while the runtime streams its events and relists come each five minutes (`eventedPlegRelistThreshold`)."""
+
 
 def pleg(kubelets: list[tuple[str, int, Kubelet]], now: int, offset: int) -> dict[str, Any]:
     """The fields of `GET /api/v1/pleg`: the kubelet that is nearest to unhealthy, and all of them in `kubelets`.
@@ -38,7 +41,8 @@ def _state(path: str, pid: int, kubelet: Kubelet, now: int, offset: int) -> dict
     running = run.relist if not run.over else None
     stage, since = _stage(running, run.ready, kubelet.relist_end)
     waiting = waiting_for(running) if running else None
-    left = None if last is None else UNHEALTHY_AFTER_NS - (now - last)
+    limit = EVENTED_UNHEALTHY_AFTER_NS if kubelet.evented else UNHEALTHY_AFTER_NS
+    left = None if last is None else limit - (now - last)
     return {
         "runtime": path,
         "kubelet_pid": pid,

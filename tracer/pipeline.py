@@ -14,7 +14,7 @@ from tracer.identity import Identity
 from tracer.kubelet.kubelet import Changed, Kubelet
 from tracer.records import Data, Opened, Record
 from tracer.rows import Row
-from tracer.rpc import Rpc
+from tracer.rpc import Left, Rpc
 from tracer.streams import Peer, Streams
 
 KUBELETS = frozenset({
@@ -43,6 +43,7 @@ class Pipeline:
         self.identity = Identity()
         self.kubelets: OrderedDict[tuple[str, int], Kubelet] = OrderedDict()
         self.now = 0
+        self._connections: dict[tuple[str, int], set[str]] = {}  # open ones of each kubelet
 
     # feeding
 
@@ -53,6 +54,8 @@ class Pipeline:
             return out
         for item in self.streams.feed(record):
             for event in self.rpc.feed(item, self.streams.known(item.connection)):
+                if isinstance(event, Left):
+                    self._connections.get((event.peer.path, event.peer.client_pid), set()).discard(item.connection)
                 for cri_event in self.cri.feed(event):
                     self._cri(cri_event, out)
         return out
@@ -123,14 +126,26 @@ class Pipeline:
         if peer.client_comm not in KUBELETS:
             return None
         key = (peer.path, peer.client_pid)
+        self._connections.setdefault(key, set()).add(peer.connection)
         kubelet = self.kubelets.get(key)
         if kubelet is None:
+            self._forget_former(peer.path)
             # The first thing a kubelet asks, on its first connection, is Version (`validateServiceConnection`).
             fresh = call.method == "Version" and call.rpc.stream == 1
             kubelet = self.kubelets[key] = Kubelet(self.identity.pod_of_seen, fresh=fresh)
             if len(self.kubelets) > MAX_KUBELETS:
-                self.kubelets.popitem(last=False)
+                gone, _ = self.kubelets.popitem(last=False)
+                self._connections.pop(gone, None)
         return kubelet
+
+    def _forget_former(self, path: str) -> None:
+        """A new kubelet process talks to the runtime at `path`: those that have no connection left are gone.
+
+        Not sooner: while a runtime restarts its kubelet has no connection either, and that is when its age matters.
+        """
+        for key in [key for key in self.kubelets if key[0] == path and not self._connections.get(key)]:
+            del self.kubelets[key]
+            self._connections.pop(key, None)
 
     # state
 
@@ -139,10 +154,10 @@ class Pipeline:
         kubelets = [(path, pid, kubelet) for (path, pid), kubelet in self.kubelets.items()]
         return health.pleg(kubelets, self.now, self.rows.offset)
 
-    def open_calls(self) -> list[tuple[str, str, int]]:
-        """(method or "unknown", client role, start in Unix ns) of every call that has not ended."""
+    def open_calls(self) -> list[tuple[str | None, str, str, int]]:
+        """(service, method or "unknown", client role, start in Unix ns) of every call that has not ended."""
         return [
-            (call.method or "unknown", role(call.rpc.peer), call.rpc.start + self.rows.offset)
+            (call.service, call.method or "unknown", role(call.rpc.peer), call.rpc.start + self.rows.offset)
             for call in self.cri.open_calls()
         ]
 

@@ -33,8 +33,8 @@ class Live(Protocol):
         """PLEG health now, the fields of `GET /api/v1/pleg`."""
         ...
 
-    def open_calls(self) -> list[tuple[str, str, int]]:
-        """(method or "unknown", client comm, start in Unix ns) of every call that has not ended."""
+    def open_calls(self) -> list[tuple[str | None, str, str, int]]:
+        """(service, method or "unknown", client role, start in Unix ns) of every call that has not ended."""
         ...
 
     def health(self) -> dict[str, Any]:

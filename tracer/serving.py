@@ -1,9 +1,11 @@
 """The HTTP server around the REST interface: takes its address first, serves last, gives it back in between."""
 
+import contextlib
 import ipaddress
 import logging
+import signal
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
 import uvicorn
@@ -23,6 +25,19 @@ CONNECTIONS = 64
 IDLE_SECONDS = 5
 GRACE_SECONDS = 3
 """How long a request may still run when the server ends."""
+
+
+class _Quiet(uvicorn.Server):
+    """Ends on a signal without raising it again: what comes after serving must still be done."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class Server:
@@ -62,7 +77,7 @@ class Server:
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
         log.info("%s; REST at %s", what, self.url)
-        uvicorn.Server(config).run(sockets=[self._socket])
+        _Quiet(config).run(sockets=[self._socket])
 
     def close(self) -> None:
         self._socket.close()

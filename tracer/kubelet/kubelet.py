@@ -83,6 +83,7 @@ class Kubelet:
         self.relist: RelistRun | None = None  # the latest generic one
         self.relist_end: int | None = None
         self.last_listed: int | None = None  # start of the latest generic relist whose lists succeeded
+        self.evented = False  # the runtime streams its events: relists are rare
         self._pod_of_seen = pod_of_seen
         self._runs: list[Run] = []
         self._run_of: dict[str, Run] = {}  # of open calls
@@ -98,6 +99,8 @@ class Kubelet:
         changed = Changed()
         time = call.rpc.start
         self._expire(time, changed)
+        if call.method == "GetContainerEvents":
+            self.evented = True
         run = self._place(call, time, changed)
         if run is not None:
             kind = run.kind
@@ -116,6 +119,8 @@ class Kubelet:
         """`call` is over."""
         changed = Changed()
         time = call.rpc.end or call.rpc.start
+        if call.method == "GetContainerEvents":
+            self.evented = False
         run = self._run_of.pop(call.id, None)
         if run is None:
             changed.calls.append((call, _SINGLE.get(call.method or "", "unknown"), None))

@@ -51,8 +51,8 @@ class LiveCollector:
         now = self._live.now()
         count: dict[tuple[str, str], int] = defaultdict(int)
         oldest: dict[str, int] = {}
-        for name, role, start in calls:
-            method = name if name == labels.UNKNOWN else labels.method(None, name)
+        for service, name, role, start in calls:
+            method = name if name == labels.UNKNOWN else labels.method(service, name)
             count[method, labels.client(role)] += 1
             oldest[method] = min(start, oldest.get(method, start))
         self._pairs = pairs = self._pairs | count.keys()  # never changed in place: another scrape may be reading it

@@ -32,8 +32,8 @@ class ScriptedLive:
     def pleg(self) -> dict[str, Any]:
         return self.pleg_
 
-    def open_calls(self) -> list[tuple[str, str, int]]:
-        return [(method, role, self.time - int(age * SECOND)) for method, role, age in self.calls]
+    def open_calls(self) -> list[tuple[str | None, str, str, int]]:
+        return [(None, method, role, self.time - int(age * SECOND)) for method, role, age in self.calls]
 
     def health(self) -> dict[str, Any]:
         return self.health_
