@@ -4,6 +4,7 @@
 shown by `status`, and never stops the tracer.
 """
 
+import contextlib
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -77,26 +78,27 @@ class Status:
 class Store:
     """The rows of one node. Every method may be called from any thread."""
 
-    def __init__(self, path: Path | None, *, max_bytes: int = STORE_BYTES) -> None:
+    def __init__(self, path: Path | None, *, max_bytes: int = STORE_BYTES, patient: bool = False) -> None:
         """Open or make the store at `path`, all its files together no larger than `max_bytes`.
 
-        Without a path it is private and temporary, as a replay needs it: `feed` then waits rather than drops, and
-        nothing is too old. Raises StoreError when the file is another program's, of a newer version, in use, or
-        cannot be written.
+        A `patient` store is for a replay: `feed` waits when the disk is slow rather than drop rows, and no row is too
+        old. Without a path it is patient, private and temporary. Raises StoreError when the file is another
+        program's, of a newer version, in use, or cannot be written.
         """
         if max_bytes < STORE_BYTES_LEAST:
             raise StoreError(f"a store of {max_bytes} bytes is too small; give it at least {STORE_BYTES_LEAST}")
-        self._directory = None
-        if path is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="criscope-")
-            path, durable = Path(self._directory.name, "store.db"), False
-        else:
-            durable = True
-        self.path = path
-        self._file = File(self.path, max_bytes, durable=durable)
-        self._queue = Queue(patient=not durable)
-        self._readers = Readers(self._file.connect_reader)
-        self._writer = Writer(self._file, self._queue, age_limit=durable, on_reopened=self._readers.renew)
+        patient = patient or path is None
+        with contextlib.ExitStack() as made:
+            self.path = path or Path(made.enter_context(tempfile.TemporaryDirectory(prefix="criscope-")), "store.db")
+            self._file = File(self.path, max_bytes, durable=path is not None)
+            made.callback(self._file.close)
+            self._queue = Queue(patient=patient)
+            self._readers = Readers(self._file.connect_reader)
+            self._writer = Writer(self._file, self._queue, age_limit=not patient, on_reopened=self._readers.renew)
+            made.callback(self._writer.close)
+            made.callback(self._readers.renew)
+            made.callback(self._queue.close)
+            self._made = made.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -114,12 +116,7 @@ class Store:
 
     def close(self) -> None:
         """Write what waits and let go of the files. Nothing may be fed or read afterwards."""
-        self._queue.close()
-        self._readers.renew()
-        self._writer.close()
-        self._file.close()
-        if self._directory:
-            self._directory.cleanup()
+        self._made.close()
 
     def page(
         self,

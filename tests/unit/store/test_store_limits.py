@@ -90,6 +90,35 @@ def test_a_private_store_makes_its_caller_wait_and_drops_nothing(store):
     assert (store.status().rows, store.status().dropped) == (count, 0)
 
 
+def test_a_patient_store_at_a_path_keeps_rows_of_any_age(path):
+    with Store(path, patient=True) as store:
+        store.feed([call("c3-1", SECOND)])
+        store.flush()
+        time.sleep(0.6)
+        store.feed([call("c3-3", SECOND)])
+        store.flush()
+        assert store.status().rows == 2
+
+
+def test_what_is_open_and_says_nothing_new_is_not_written_again(path):
+    """It is handed out four times a second: a thousand hung calls must not become two thousand writes a second."""
+    hung = [call(f"c3-{n}", RECENT, None) for n in range(1000)]
+    with Store(path) as store:
+        store.feed(hung)
+        store.flush()
+        before = path.with_name("store.db-wal").stat().st_mtime_ns
+        for _ in range(3):
+            store.feed(hung)
+            store.flush()
+        assert path.with_name("store.db-wal").stat().st_mtime_ns == before
+        store.feed([call("c3-0", RECENT, None, response_bytes=7)])
+        store.flush()
+        assert path.with_name("store.db-wal").stat().st_mtime_ns > before
+        store.feed([call("c3-0", RECENT, 1.0)])
+        store.flush()
+        assert json.loads(store.row("call", "c3-0") or "")["duration_seconds"] == 1.0
+
+
 def test_rows_older_than_the_age_limit_go_and_open_ones_stay(path):
     old = time.time_ns() - (AGE_SECONDS + 60) * SECOND
     with Store(path) as store:
