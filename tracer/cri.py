@@ -10,7 +10,8 @@ from tracer import rpc
 from tracer.facts import STREAMS, Answer, CriCall, CriEvent, Done, Named, Scope, Sent
 from tracer.naming import Naming, NamingStats, Slot
 from tracer.rpc import Call, Event, Message
-from tracer.schema import METHODS, read_containers, read_request, read_response, read_sandboxes, unary
+from tracer.schema import METHODS, command, read_containers, read_request, read_response, read_sandboxes, unary
+from tracer.texts import redact
 
 MAX_HELD_BYTES = 16 * 1024 * 1024
 """Of answers of calls that have no name yet, all together; beyond it they are named without their answers' facts."""
@@ -111,6 +112,8 @@ class Cri:
         events.append(Done(call, time))
         for slot in changed:
             events += self._told_later(slot, call, time)
+        if call.rpc.error:
+            call.rpc.error = redact(call.rpc.error, command(call, request.data) if request and request.data else ())
         call.rpc.request = None  # its facts are taken; the bytes may hold secrets
         return events
 

@@ -8,7 +8,6 @@ from tracer.kubelet.pleg import PlegEvent
 from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
 from tracer.rows import Row, rfc3339
-from tracer.texts import redact
 
 NS = 1_000_000_000
 
@@ -57,7 +56,7 @@ class Rows:
             "response_wait_seconds": seconds(rpc.answered, rpc.read_answer),
             "status": rpc.status,
             "ended_by": rpc.ended_by,
-            "error": redact(rpc.error) if rpc.error else None,
+            "error": rpc.error or None,
             "deadline_seconds": None if rpc.deadline_ns is None else rpc.deadline_ns / NS,
             "request_bytes": rpc.request_bytes,
             "response_bytes": rpc.response_bytes,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cri_api.v1 import api_pb2
+from google.protobuf.message import DecodeError
 
 from tracer.facts import (
     NAME_LABEL,
@@ -242,6 +243,16 @@ def read_response(call: CriCall, data: bytes) -> None:
     if reader is not None:
         kind, read = reader
         read(call, kind.FromString(data))
+
+
+def command(call: CriCall, data: bytes) -> list[str]:
+    """The words of an exec's command line, which an error may repeat; [] for other methods."""
+    if call.method not in ("ExecSync", "Exec"):
+        return []
+    try:
+        return list(api_pb2.ExecSyncRequest.FromString(data).cmd)  # Exec's has the same number and type
+    except DecodeError:
+        return []
 
 
 def unary(method: str | None) -> str:

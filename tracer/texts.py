@@ -1,6 +1,7 @@
 """Error texts of runtimes, without what may be a secret in them."""
 
 import re
+from collections.abc import Iterable
 
 MAX_ERROR = 512
 """Characters of an error text kept; runc and CNI errors name their cause well before."""
@@ -14,13 +15,21 @@ _SECRETS = (
         re.compile(r"(?i)([\w-]*(?:passw(?:or)?d|secret|token|api[_-]?key|auth)[\w-]*\s*[=:]\s*)[^\s,;\"']+"),
         r"\1…",
     ),
-    # the command line of a container or an exec, as runc quotes it
-    (re.compile(r'exec: \\?".*?\\?": '), 'exec: "…": '),
 )
 
 
-def redact(text: str) -> str:
-    """An error text without what may be a secret, at most `MAX_ERROR` characters."""
+_COMMAND = re.compile(r'exec: \\?"(.*?)\\?"')
+"""A command that could not be run, as runc quotes it; it tends to repeat it unquoted ("stat ...: no such file")."""
+
+LEAST_WORD = 3
+"""Characters of a word that is looked for; shorter ones are parts of others."""
+
+
+def redact(text: str, words: Iterable[str] = ()) -> str:
+    """An error text without `words` and what else may be a secret, at most `MAX_ERROR` characters."""
+    for word in sorted({*words, *_COMMAND.findall(text)}, key=len, reverse=True):
+        if len(word) >= LEAST_WORD:
+            text = text.replace(word, "…")
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text if len(text) <= MAX_ERROR else text[: MAX_ERROR - 1] + "…"

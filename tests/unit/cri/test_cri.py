@@ -8,9 +8,9 @@ from tests.unit.conversation import Conversation
 from tests.unit.decode import events
 from tracer.cri import Cri
 from tracer.facts import Done, Pod, Scope
+from tracer.identity import Identity
 from tracer.schema import METHODS
 from tracer.texts import redact
-from tracer.identity import Identity
 
 RUNTIME = "/runtime.v1.RuntimeService/"
 IMAGE = "/runtime.v1.ImageService/"
@@ -254,10 +254,21 @@ def test_only_an_update_of_nothing_but_the_cpuset_is_the_cpu_managers():
         ("bad REGISTRY_PASSWORD=hunter2 given", "hunter2"),
         ('unable to start: exec: "/bin/app --key hunter2": not found', "hunter2"),
         ('unable to start: exec: \\"/bin/app hunter2\\": not found', "hunter2"),
+        ('exec failed: exec: "/bin/hunter2": stat /bin/hunter2: no such file', "hunter2"),
     ],
 )
 def test_error_texts_lose_what_may_be_a_secret(text, secret):
     assert secret not in redact(text)
+
+
+def test_an_exec_error_loses_every_word_of_its_command():
+    talk = Conversation().open()
+    stream = talk.request(
+        RUNTIME + "ExecSync", v1.ExecSyncRequest(container_id="c", cmd=["sh", "hunter2"]).SerializeToString()
+    )
+    talk.fail(stream, 2, "command sh hunter2 failed: hunter2")
+    (call,) = decoded(talk)
+    assert call.rpc.error == "command sh … failed: …"
 
 
 def test_error_texts_keep_their_cause_and_are_bounded():

@@ -39,7 +39,8 @@ def test_a_vanished_pod_gives_its_events_without_a_call():
     script.relist(*A)
     script.relist([], [])
     assert sorted(script.events) == [
-        ("ContainerDied", "a-main0"), ("ContainerDied", "a-s0"), ("ContainerRemoved", "a-main0"), ("ContainerRemoved", "a-s0"),
+        ("ContainerDied", "a-main0"), ("ContainerDied", "a-s0"),
+        ("ContainerRemoved", "a-main0"), ("ContainerRemoved", "a-s0"),
     ]  # fmt: skip
     assert script.relists[1].inspections == []
 

@@ -181,7 +181,7 @@ def test_fields_lie_one_behind_the_other(body):
             end = until
         assert end == len(body)
     except Malformed as malformed:
-        assert malformed.at == end  # noqa: PT017  (every byte is of a field or behind the fault)
+        assert malformed.at == end
 
 
 def test_a_message_seen_before_is_not_walked_again():
