@@ -1,5 +1,6 @@
 """`make demo`, as a reader of its output sees it."""
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -20,14 +21,24 @@ def listen():
 
 @pytest.fixture
 def demo(listen):
-    """Starts the demonstration with further options."""
-    return lambda *options: subprocess.Popen(
-        [sys.executable, "-m", "tests.rig.demo", "--listen", listen, *options],
-        cwd=driver.REPOSITORY,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    """Starts the demonstration with further options, and ends it if the block does not."""
+
+    @contextlib.contextmanager
+    def start(*options):
+        command = [sys.executable, "-m", "tests.rig.demo", "--listen", listen, *options]
+        with subprocess.Popen(
+            command,
+            cwd=driver.REPOSITORY,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.terminate()
+
+    return start
 
 
 @pytest.mark.usefixtures("machine_as_before")

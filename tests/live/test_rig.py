@@ -31,12 +31,15 @@ def node_apart(machine_as_before, tmp_path):
     """A node with pods in a process of its own, and what it may leave."""
     command = [sys.executable, "-c", NODE_WITH_POD, str(tmp_path / "oracle.jsonl")]
     with subprocess.Popen(command, cwd=driver.REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        base = Path(process.stdout.readline().strip())
-        left = footprint.load(base / footprint.RECORD)
-        assert left is not None
-        assert left.processes(), "a node with a pod has processes"
-        yield process, left
+        try:
+            assert process.stdout is not None
+            base = Path(process.stdout.readline().strip())
+            left = footprint.load(base / footprint.RECORD)
+            assert left is not None
+            assert left.processes(), "a node with a pod has processes"
+            yield process, left
+        finally:
+            process.terminate()
 
 
 @pytest.mark.usefixtures("machine_as_before")

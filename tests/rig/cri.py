@@ -93,6 +93,7 @@ class Client:
             end=exchange.end,
             status=exchange.status,
             ended=exchange.ended,
+            error=exchange.details or None,
             deadline_seconds=allowed,
             request_bytes=len(sent),
             response_bytes=len(answer) if exchange.messages else None,

@@ -20,6 +20,9 @@ from tests.rig import linux
 SWITCH_SECONDS = 0.0001
 """Python's usual 5 ms is how long a thread whose answer arrived may wait for another that computes."""
 
+END_SECONDS = 10.0
+"""A driver that is told to end may be in a call; nothing is lost when it is killed then."""
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -44,6 +47,10 @@ def running(socket: Path, oracle: Path, scenario: str, *more: str) -> Iterator[s
             yield process
         finally:
             process.terminate()
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def run(socket: Path, oracle: Path, scenario: str, *more: str, timeout: float = 90.0) -> None:

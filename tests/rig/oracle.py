@@ -2,7 +2,7 @@
 
 | `kind` | fields |
 |---|---|
-| `call` | `n, service, method, start, end, status, ended (ok/error/cancelled/deadline), deadline_seconds, request_bytes, response_bytes, activity, activity_id, pod{namespace,name,uid}, sandbox_id, container_id, container, attempt, image` |
+| `call` | `n, service, method, start, end, status, ended (ok/error/cancelled/deadline), error, deadline_seconds, request_bytes, response_bytes, activity, activity_id, pod{namespace,name,uid}, sandbox_id, container_id, container, attempt, image` |
 | `relist` | `id, scope (generic/pod), start, listed, end, outcome, sandboxes, containers, calls[n]` |
 | `pleg_event` | `time, type, pod, pod_uid, id, relist` |
 | `sync_pass` | `id, pod, pass, start, end, outcome, calls[n]` |

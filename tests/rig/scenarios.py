@@ -252,16 +252,21 @@ def _refused(client: Client, method: str, request: Any, scope: Scope, subject: S
 
 
 def _await_running(kubelet: Kubelet, pods: list[Pod], stopping: threading.Event) -> None:
-    _await(stopping, lambda: all(len(kubelet.containers(pod)) == len(pod.containers) for pod in pods))
+    def run(pod: Pod) -> bool:
+        return len(kubelet.containers(pod)) == len(pod.containers)
+
+    what = f"{', '.join(pod.name for pod in pods)} to run"
+    _await(stopping, lambda: all(run(pod) for pod in pods), what)
 
 
 def _remove(kubelet: Kubelet, pods: list[Pod], stopping: threading.Event) -> None:
     workers = [kubelet.remove(pod) for pod in pods]
-    _await(stopping, lambda: all(worker.finished.is_set() for worker in workers))
+    what = f"{', '.join(pod.name for pod in pods)} to end"
+    _await(stopping, lambda: all(worker.finished.is_set() for worker in workers), what)
 
 
-def _await(stopping: threading.Event, condition: Callable[[], Any]) -> None:
+def _await(stopping: threading.Event, condition: Callable[[], bool], what: str) -> None:
     due = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if stopping.wait(0.1) or time.monotonic() > due:
-            raise TimeoutError("a pod did not become what it should")
+            raise TimeoutError(f"waited in vain for {what}; the oracle's failed calls say why")
