@@ -11,6 +11,8 @@ from tracer.heads import CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PADDED,
 from tracer.http2 import Frame
 from tracer.table import UNKNOWN, Field, MalformedBlock, Table
 
+_PLAIN = END_HEADERS | PADDED | PRIORITY_FLAG
+
 MAX_MEMO = 512
 """Blocks remembered a direction: about twenty CRI methods with a few deadlines each."""
 
@@ -63,9 +65,9 @@ class Received:
 
 @dataclass(slots=True)
 class HeaderStats:
-    """`memoised`: blocks decoded before; `forgotten`: times a table became uncertain."""
+    """`memoised`: blocks like one that was decoded before; `forgotten`: times a table became uncertain."""
 
-    blocks: int = 0
+    decoded: int = 0
     memoised: int = 0
     malformed: int = 0
     forgotten: int = 0
@@ -88,6 +90,16 @@ class Headers:
     def feed(self, frame: Frame) -> Received | None:
         """A header block when this frame completes one (RFC 9113, section 6.10)."""
         if frame.type == HEADERS:
+            flags, payload = frame.flags, frame.payload
+            if flags & _PLAIN == END_HEADERS and self._first is None and not frame.missing:
+                # As nearly always.
+                block = self._memo.get(payload)
+                if block is None:
+                    block = self.decode(payload)
+                else:
+                    self.stats.memoised += 1
+                end_stream = flags & END_STREAM == END_STREAM
+                return Received(frame.stream, block, end_stream, frame.begin, frame.end, frame.until, frame.filled)
             fragment = _fragment(frame)
             if self._first is not None or fragment is None:
                 # A block without its end, or padding longer than the frame: the peer would have closed.
@@ -111,11 +123,9 @@ class Headers:
 
     @staticmethod
     def _received(first: Frame, block: Block | None, last: Frame) -> Received:
-        end_stream = bool(first.flags & END_STREAM)
-        received = Received(first.stream, block, end_stream, first.begin, last.end, last.until)
-        if first.filled or last.filled:
-            received.filled = True
-        return received
+        end_stream = first.flags & END_STREAM == END_STREAM
+        filled = first.filled or last.filled
+        return Received(first.stream, block, end_stream, first.begin, last.end, last.until, filled)
 
     def _spoiled(self, frame: Frame) -> Received | None:
         self.stats.malformed += 1
@@ -132,11 +142,7 @@ class Headers:
 
     def decode(self, block: bytes) -> Block | None:
         """The block's fields; None (and everything forgotten) when it is malformed."""
-        self.stats.blocks += 1
-        known = self._memo.get(block)
-        if known is not None:
-            self.stats.memoised += 1
-            return known
+        self.stats.decoded += 1
         table = self._table
         before = table.changed
         try:

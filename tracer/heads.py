@@ -17,8 +17,8 @@ END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY_FLAG = 0x1, 0x1, 0x4, 0x8, 0x20
 MAX_LENGTH_UNCERTAIN = 1 << 22
 """A longer frame is not believed where frames' starts are not certain; grpc's C core asks for frames up to 4 MiB."""
 
-HEAD = Struct(">HBBBI").unpack_from
-"""(length >> 8, length & 0xff, type, flags, reserved bit and stream) of the head at an offset."""
+HEAD = Struct(">IBI").unpack_from
+"""(length << 8 | type, flags, reserved bit and stream) of the head at an offset."""
 
 CANDIDATE = re.compile(
     rb"(?=[\x00-\x40]..[\x00-\x04\x06-\x09][\x00\x01\x04\x05\x08\x09\x0c\x0d\x20-\x2d][\x00-\x7f]...)", re.DOTALL
@@ -59,5 +59,5 @@ def believable(length: int, kind: int, flags: int, stream: int) -> bool:
 
 def plausible(buffer: bytes | bytearray, at: int) -> bool:
     """Whether the nine bytes at `at` can be the head of a frame that a gRPC peer sends."""
-    high, low, kind, flags, stream = HEAD(buffer, at)
-    return believable(high << 8 | low, kind, flags, stream)
+    word, flags, stream = HEAD(buffer, at)
+    return believable(word >> 8, word & 0xFF, flags, stream)

@@ -75,7 +75,6 @@ class Desync:
 class FrameStats:
     """`resyncs`: frame starts found again; `skipped`: bytes that came before it was certain where frames start."""
 
-    frames: int = 0
     desyncs: int = 0
     resyncs: int = 0
     skipped: int = 0
@@ -126,7 +125,7 @@ class Frames:
 
     def feed(self, item: Chunk | Gap) -> list[Frame | Desync]:
         out: list[Frame | Desync] = []
-        if isinstance(item, Gap):
+        if not isinstance(item, Chunk):
             self._gap(item, out)
         elif self._search is None:
             self._cut(item, out)
@@ -184,7 +183,8 @@ class Frames:
         self._parts_size = self._left = self._missing = 0
 
     def _cut(self, chunk: Chunk, out: list[Frame | Desync]) -> None:
-        data, time, filled = chunk.data, chunk.time, chunk.filled
+        data, time = chunk.data, chunk.time
+        filled = now_filled = chunk.filled
         size = len(data)
         base = chunk.offset  # of data[0]
         at = 0
@@ -204,41 +204,32 @@ class Frames:
             self._partial = b""
             begin = self._begin
             filled |= self._filled
-        frames = 0
         certain = self.certain
-        while size - at >= FRAME_HEADER:
-            high, low, kind, flags, stream = HEAD(data, at)
-            length = high << 8 | low
-            if not certain and not believable(length, kind, flags, stream):
+        last = size - FRAME_HEADER
+        while at <= last:
+            word, flags, stream = HEAD(data, at)
+            kind = word & 0xFF
+            body = at + FRAME_HEADER
+            end = body + (word >> 8)
+            if not certain and not believable(word >> 8, kind, flags, stream):
                 # What follows it here is not searched: work on a hostile peer's bytes stays linear.
-                self.stats.frames += frames
                 self._lose(time, out)
                 return
-            stream &= 0x7FFFFFFF
-            body = at + FRAME_HEADER
-            end = body + length
             if end > size:
-                self._head = (kind, flags, stream)
+                self._head = (kind, flags, stream & 0x7FFFFFFF)
                 self._left = end - size
                 self._begin = begin
                 self._filled = filled
                 self._keep(data[body:])
-                break
-            frames += 1
+                return
             if kind not in _SILENT:
-                frame = Frame(kind, flags, stream, data[body:end], begin, time, base + end)
-                if filled:
-                    frame.filled = True
-                out.append(frame)
+                out.append(Frame(kind, flags, stream & 0x7FFFFFFF, data[body:end], begin, time, base + end, 0, filled))
             at = end
-            begin = time
-            filled = chunk.filled
-        else:
-            if at < size:
-                self._partial = data[at:]
-                self._begin = begin
-                self._filled = filled
-        self.stats.frames += frames
+            begin, filled = time, now_filled
+        if at < size:
+            self._partial = data[at:]
+            self._begin = begin
+            self._filled = filled
 
     def _keep(self, data: bytes) -> None:
         assert self._head is not None
@@ -255,5 +246,4 @@ class Frames:
         if kind not in _SILENT:
             payload = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             out.append(Frame(kind, flags, stream, payload, self._begin, time, until, self._missing, self._filled))
-        self.stats.frames += 1
         self._drop()

@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import dataclass
+from struct import Struct
 
 from tracer.kept import Kept
 
@@ -11,6 +12,7 @@ MAX_MESSAGE = 16 * 1024 * 1024 + 64 * 1024
 PREFIX = 5
 """Bytes before a message: whether it is compressed, and its length."""
 
+_PREFIX = Struct(">BI").unpack_from
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
@@ -25,9 +27,10 @@ class Message:
 
 def only(payload: bytes, time: int) -> Message | None:
     """The message when the payload is exactly one and not compressed, as most are."""
-    length = len(payload) - PREFIX
-    if length >= 0 and not payload[0] and int.from_bytes(payload[1:PREFIX], "big") == length:
-        return Message(payload[PREFIX:], length, time)
+    if len(payload) >= PREFIX:
+        compressed, length = _PREFIX(payload)
+        if length == len(payload) - PREFIX and not compressed:
+            return Message(payload[PREFIX:], length, time)
     return None
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from tracer.calls import Call, EndedBy, Event, Finished, Joined, Left, Opened, Requested, Responded
 from tracer.headers import Headers, HeaderStats, Received
 from tracer.heads import CONTINUATION, DATA, END_STREAM, GOAWAY, HEADERS, PADDED, RST_STREAM
-from tracer.http2 import Desync, Frame, Frames, FrameStats
+from tracer.http2 import Frame, Frames, FrameStats
 from tracer.kept import Kept
 from tracer.messages import Body, Message, only
 from tracer.metadata import STATUS, RequestHead, request_head, response_head
 from tracer.reading import Reading
-from tracer.streams import Chunk, Ended, Item, Peer, Read, Way
+from tracer.streams import Chunk, Ended, Gap, Item, Peer, Read, Way
 
 __all__ = [
     "STATUS", "Call", "EndedBy", "Event", "Finished", "Joined", "Left", "Message", "Opened", "Requested", "Responded",
@@ -115,31 +115,44 @@ class Rpc:
         """`peer`: the item's connection as `Streams.known` has it, None once it ended."""
         out: list[Event] = []
         connection = self._connections.get(item.connection)
-        if isinstance(item, Ended):
-            if connection is not None:
-                self._ended(connection, item, out)
-            return out
         if connection is None:
-            if peer is None:
+            if peer is None or isinstance(item, Ended):
                 return out
             connection = self._connections[item.connection] = _Connection(peer, self.stats, self._kept)
-        half = connection.request if item.way == "request" else connection.response
-        if isinstance(item, Read):
+        if isinstance(item, Chunk):
+            if item.way == "request":
+                half, take = connection.request, self._request
+            else:
+                half, take = connection.response, self._response
+            for frame in half.frames.feed(item):
+                if isinstance(frame, Frame):
+                    take(connection, half, frame, out)
+                else:
+                    self._desync(connection, half, frame.time)
+            half.reading.sent_to = item.offset + len(item.data)
+        elif isinstance(item, Read):
+            half = connection.request if item.way == "request" else connection.response
             for exchange, time in half.reading.read(item):
-                if item.way == "request":
+                if half is connection.request:
                     self._received(exchange, time)
                 elif exchange.call.ended_by is None:
                     self._taken(connection, exchange, time, out)
-            return out
-        take = self._request if item.way == "request" else self._response
-        for frame in half.frames.feed(item):
-            if isinstance(frame, Desync):
-                self._desync(connection, half, frame.time)
-            else:
-                take(connection, half, frame, out)
-        if isinstance(item, Chunk):
-            half.reading.sent(item.offset + len(item.data))
+        elif isinstance(item, Gap):
+            self._gap(connection, item, out)
+        else:
+            self._ended(connection, item, out)
         return out
+
+    def _gap(self, connection: _Connection, gap: Gap, out: list[Event]) -> None:
+        if gap.way == "request":
+            half, take = connection.request, self._request
+        else:
+            half, take = connection.response, self._response
+        for frame in half.frames.feed(gap):
+            if isinstance(frame, Frame):
+                take(connection, half, frame, out)  # DATA with bytes missing at its end
+            else:
+                self._desync(connection, half, frame.time)
 
     def _desync(self, connection: _Connection, half: _Half, time: int) -> None:
         """Frames may be missing: of the table, of what the open calls still send, and perhaps of their ends."""
@@ -227,13 +240,14 @@ class Rpc:
         if not connection.joined:
             connection.joined = True
             out.append(Joined(connection.peer, received.begin, half.frames.begun))
-        call = Call(connection.peer, stream, received.begin, head.path)
-        call.old_path = head.old_path
-        call.deadline_ns = head.deadline_ns
-        call.hidden_deadline = head.hidden_deadline
-        call.trace = head.trace
-        call.complete = block is not None
-        self._make_room(connection, received.end, out)
+        call = Call(
+            connection.peer, stream, received.begin, head.path, head.old_path, head.deadline_ns, head.hidden_deadline,
+            head.trace,
+        )  # fmt: skip
+        if block is None:
+            call.complete = False
+        if self._open >= MAX_OPEN or len(connection.open) >= MAX_STREAMS:
+            self._make_room(connection, received.end, out)
         exchange = connection.open[stream] = _Exchange(call, head.encoding)
         self._open += 1
         self.stats.calls += 1
@@ -241,8 +255,8 @@ class Rpc:
         return exchange
 
     def _make_room(self, connection: _Connection, time: int, out: list[Event]) -> None:
-        if connection.open and (len(connection.open) >= MAX_STREAMS or self._open >= MAX_OPEN):
-            oldest = next(iter(connection.open.values()))
+        oldest = next(iter(connection.open.values()), None)
+        if oldest is not None:
             oldest.call.complete = False
             self.stats.evicted += 1
             self._finish(connection, oldest, time, "unknown", out)
@@ -254,7 +268,7 @@ class Rpc:
             call.sent = last.end
         out.append(Requested(call, last.end))
         if half.reading.read_to < last.until:
-            half.reading.wait(last.until, exchange)
+            half.reading.waiting.append((last.until, exchange))
         else:
             self._received(exchange, half.reading.passed(last.until))
 
@@ -301,7 +315,8 @@ class Rpc:
             return
         call = exchange.call
         if kind == DATA:
-            self._alive(connection, call)
+            if connection.doubts:
+                self._alive(connection, call)
             payload = frame.payload if not frame.flags & PADDED else unpadded(frame)
             call.response_bytes += len(payload) + frame.missing
             message = only(payload, frame.end) if exchange.response is None and not frame.missing else None
@@ -333,7 +348,8 @@ class Rpc:
         if exchange is None or exchange.answered:
             return
         call = exchange.call
-        self._alive(connection, call)
+        if connection.doubts:
+            self._alive(connection, call)
         if received.block is None:
             call.complete = False
         else:
@@ -356,7 +372,7 @@ class Rpc:
             # The client's end is not seen (yet): its reading cannot be waited for.
             self._finish(connection, exchange, last.end, exchange.ended_by, out)
         elif reading.read_to < last.until:
-            reading.wait(last.until, exchange)
+            reading.waiting.append((last.until, exchange))
         else:
             self._taken(connection, exchange, reading.passed(last.until), out)
 
@@ -381,7 +397,7 @@ class Rpc:
     @staticmethod
     def _alive(connection: _Connection, call: Call) -> None:
         """More of an answer came after a gap in it: its end was not lost."""
-        if connection.doubts and connection.doubts.get(call.stream, (0, "request"))[1] == "response":
+        if connection.doubts.get(call.stream, (0, "request"))[1] == "response":
             del connection.doubts[call.stream]
 
     def _settle(self, connection: _Connection, now: int, out: list[Event]) -> None:

@@ -180,13 +180,13 @@ class Streams:
     def feed(self, record: Record) -> list[Item]:
         self.stats.records += 1
         items: list[Item] = []
-        if type(record) is Data:
+        if isinstance(record, Data):
             self._data(record, items)
-        elif type(record) is Opened:
-            self._connection(record, items)
-        elif type(record) is Closed:
+        elif isinstance(record, Opened):
+            self._met(self._connection(record, items), record)
+        elif isinstance(record, Closed):
             self._closed(record, items)
-        elif type(record) is Lost:
+        elif isinstance(record, Lost):
             self.stats.lost += record.count
         return items
 
@@ -197,15 +197,18 @@ class Streams:
                 self._evict(record.time, items)
             connection = self._connections[record.connection] = _Connection(Peer(record.connection, record.path))
         connection.time = record.time
+        return connection
+
+    @staticmethod
+    def _met(connection: _Connection, record: Opened | Data) -> None:
+        """Note who is at the record's end."""
         peer = connection.peer
         if record.side == "client":
-            if record.pid != peer.client_pid:
-                peer.client_pid, peer.client_comm = record.pid, record.comm
-        elif record.pid != peer.server_pid:
+            peer.client_pid, peer.client_comm = record.pid, record.comm
+        else:
             peer.server_pid, peer.server_comm = record.pid, record.comm
         if not peer.path:
             peer.path = record.path
-        return connection
 
     def _evict(self, time: int, items: list[Item]) -> None:
         """Forget the connection that was silent for longest."""
@@ -224,18 +227,38 @@ class Streams:
         items.append(Ended(record.connection, record.time, record.error))
 
     def _data(self, record: Data, items: list[Item]) -> None:
-        connection = self._connection(record, items)
+        connection = self._connections.get(record.connection)
+        if connection is None:
+            connection = self._connection(record, items)
+        connection.time = record.time
         if record.side == "client":
-            written, read = connection.request, connection.response
+            known, written, read = connection.peer.client_pid, connection.request, connection.response
         else:
-            written, read = connection.response, connection.request
+            known, written, read = connection.peer.server_pid, connection.response, connection.request
+        if record.pid != known:
+            self._met(connection, record)
         sending = record.direction == "send"
         late = connection.late_since
-        if late is not None and record.time - late > LATE_NS and not (sending and written.late):
+        if late is None:
+            # As nearly always: the next bytes in order, and a reader that is behind them.
+            offset, length = record.offset, record.length
+            if sending:
+                if written.sent == offset and len(record.data) == length and written.placing is None:
+                    items.append(Chunk(record.connection, written.way, record.time, offset, record.data))
+                    written.sent = written.arrived = offset + length
+                    return
+            elif read.placing is None:
+                begin = offset + read.delta
+                end = begin + length
+                if read.read_to <= end <= read.arrived:
+                    items.append(Read(record.connection, read.way, record.time, end, begin))
+                    read.read_to = end
+                    return
+        elif record.time - late > LATE_NS and not (sending and written.late):
             self._give_up(connection, items, record.time)
         if not sending:
             self._read(connection, read, record, items)
-        elif read.read_to > read.arrived:  # late; this is asked for each record
+        elif read.late:
             self._hold(connection, written, record, items)
         else:
             self._sent(connection, written, record, items)
@@ -243,18 +266,12 @@ class Streams:
     # the sender's records give the bytes
 
     def _sent(self, connection: _Connection, flow: _Flow, record: Data, items: list[Item]) -> None:
-        offset, end = record.offset, record.offset + record.length
-        if connection.late_since is not None and flow.late and offset >= flow.read_to:
+        if flow.late and record.offset >= flow.read_to:
             # The record that the reader was ahead of was lost; what is held was sent before this one.
             self._fill(connection, flow, record.time, items)
             self._caught_up(connection, items)
-        flow.arrived = max(flow.arrived, end)
-        if flow.sent == offset and len(record.data) == record.length and not flow.stash and flow.placing is None:
-            # As nearly always.
-            items.append(Chunk(record.connection, flow.way, record.time, offset, record.data))
-            flow.sent = end
-        else:
-            self._append(connection, flow, record, items)
+        flow.arrived = max(flow.arrived, record.offset + record.length)
+        self._append(connection, flow, record, items)
         if connection.late_since is not None:
             self._caught_up(connection, items)
 
