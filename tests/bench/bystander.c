@@ -18,7 +18,7 @@
 #define REQUEST 300 /* a CRI request with its headers */
 #define ANSWER 8000 /* a list of ten containers */
 #define BURST 100 /* calls without a pause; too few bytes to wake the reader, who would take one of two CPUs away */
-#define BURSTS 30
+#define BURSTS 10
 #define PAUSE_US 60000
 
 static int null;
@@ -138,11 +138,11 @@ int main(int count, char **arguments)
 	connect_tcp(tcp);
 	pthread_create(&server, 0, serve, &traced[1]);
 	while (fgets(line, sizeof(line), stdin)) {
-		TIMED("getppid", 2000000, syscall(SYS_getppid));
-		TIMED("write_null", 2000000, (void)!write(null, buffer, MESSAGE));
-		TIMED("unix_pair", 300000, pass(pair));
-		TIMED("unix_bound", 300000, pass(bound));
-		TIMED("tcp", 50000, pass(tcp));
+		TIMED("getppid", 400000, syscall(SYS_getppid));
+		TIMED("write_null", 400000, (void)!write(null, buffer, MESSAGE));
+		TIMED("unix_pair", 100000, pass(pair));
+		TIMED("unix_bound", 100000, pass(bound));
+		TIMED("tcp", 20000, pass(tcp));
 		printf("traced_call=%.2f\n", call_in_bursts(traced[0]));
 		fflush(stdout);
 	}

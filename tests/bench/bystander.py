@@ -102,7 +102,7 @@ def run(rounds: int) -> dict[str, tuple[float, float, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     results = run(parser.parse_args().rounds)
     print(f"kernel {os.uname().release}, {os.cpu_count()} CPUs; ns an operation")
     print(f"{'operation':36} {'without':>8} {'empty':>8} {'criscope':>8} {'ratio':>6} {'more, each':>10}  budget")

@@ -2,7 +2,9 @@
 does; so the bytes come from independent code. Gives them as records of both ends."""
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hpack import Encoder
 from hyperframe.frame import (
@@ -97,14 +99,19 @@ class Conversation:
         self.write("client", frames)
         return self.stream
 
+    def response_headers(self, stream: int, **extra: str) -> bytes:
+        fields = [(":status", "200"), ("content-type", "application/grpc")]
+        fields += [(name.replace("_", "-"), value) for name, value in extra.items()]
+        return self.headers(stream, self.server.encode(fields))
+
+    def trailers(self, stream: int, status: int = 0, text: str | None = None) -> bytes:
+        fields = [("grpc-status", str(status)), *([("grpc-message", text)] if text else [])]
+        return self.headers(stream, self.server.encode(fields), end=True)
+
     def respond(self, stream: int, message: bytes = b"", status: int = 0, text: str | None = None) -> None:
-        headers = self.server.encode([(":status", "200"), ("content-type", "application/grpc")])
-        trailers = [("grpc-status", str(status)), *([("grpc-message", text)] if text else [])]
         self.write(
             "server",
-            self.headers(stream, headers)
-            + self.data(stream, grpc(message))
-            + self.headers(stream, self.server.encode(trailers), end=True),
+            self.response_headers(stream) + self.data(stream, grpc(message)) + self.trailers(stream, status, text),
         )
 
     def fail(self, stream: int, status: int, text: str) -> None:
@@ -123,21 +130,43 @@ class Conversation:
         return stream
 
     @staticmethod
-    def headers(stream: int, block: bytes, *, end: bool = False) -> bytes:
-        frame = HeadersFrame(stream, data=block)
-        frame.flags.add("END_HEADERS")
+    def headers(
+        stream: int,
+        block: bytes,
+        *,
+        end: bool = False,
+        pad: int | None = None,
+        priority: bool = False,
+        cuts: Sequence[int] = (),
+    ) -> bytes:
+        """HEADERS, and CONTINUATION frames from each of `cuts` on."""
+        borders = [0, *cuts, len(block)]
+        pieces = [block[begin:stop] for begin, stop in pairwise(borders)]
+        first = HeadersFrame(stream, data=pieces[0])
         if end:
-            frame.flags.add("END_STREAM")
-        return frame.serialize()
+            first.flags.add("END_STREAM")
+        if pad is not None:
+            first.flags.add("PADDED")
+            first.pad_length = pad
+        if priority:
+            first.flags.add("PRIORITY")
+            first.depends_on, first.stream_weight, first.exclusive = 1, 17, True
+        frames: list[Frame] = [first, *(ContinuationFrame(stream, data=piece) for piece in pieces[1:])]
+        frames[-1].flags.add("END_HEADERS")
+        return b"".join(frame.serialize() for frame in frames)
 
     @staticmethod
-    def data(stream: int, payload: bytes, *, end: bool = False, most: int = 16384) -> bytes:
+    def data(stream: int, payload: bytes, *, end: bool = False, most: int = 16384, pad: int | None = None) -> bytes:
+        """DATA frames of at most `most` bytes of payload."""
         out = b""
         pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
         for number, piece in enumerate(pieces, 1):
             frame = DataFrame(stream, data=piece)
             if end and number == len(pieces):
                 frame.flags.add("END_STREAM")
+            if pad is not None:
+                frame.flags.add("PADDED")
+                frame.pad_length = pad
             out += frame.serialize()
         return out
 

@@ -21,9 +21,16 @@ def calls(records: Iterable[Record]) -> list[Call]:
     return [event.call for event in events(records)[0] if isinstance(event, Finished)]
 
 
+def one(records: Iterable[Record]) -> Call:
+    """The only call there is."""
+    found = calls(records)
+    assert len(found) == 1
+    return found[0]
+
+
 def facts(call: Call) -> tuple[object, ...]:
     """What must be the same however the bytes were cut: everything but the stamps."""
     return (
         call.id, call.path, call.deadline_ns, call.status, call.error, call.ended_by, call.request_bytes,
-        call.response_bytes, call.responses, call.complete,
+        call.response_bytes, call.responses, call.complete, call.trace,
     )  # fmt: skip
