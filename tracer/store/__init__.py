@@ -107,7 +107,7 @@ class Store:
         self.close()
 
     def feed(self, rows: Iterable[Row]) -> None:
-        """Hand over rows. They can be read about half a second later, or after `flush`."""
+        """Hand over rows. They can be read about a second later, or after `flush`."""
         self._queue.feed(rows)
 
     def flush(self, timeout: float = _PATIENCE_SECONDS) -> bool:

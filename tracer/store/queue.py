@@ -14,8 +14,9 @@ QUEUE_ROWS = 4000
 # Taken at once; about 15 ms of writing.
 BATCH_ROWS = 500
 
-# How long a row waits for company. Most calls end within it, so their open state is never written.
-FLUSH_SECONDS = 0.5
+# How long a row waits for company. Most calls end within it, so their open state is never written; and what a write
+# costs is mostly by the batch.
+FLUSH_SECONDS = 1.0
 
 
 # Rows remembered as open. The pipeline has fewer, unless it forgets some without an end.

@@ -37,6 +37,11 @@ CALM_SECONDS = 60.0
 # Of packed rows in one transaction: with the indexes less than twice that, for which the log and the file have room.
 _TRANSACTION_BYTES = 1 << 19
 
+# Age, size and reserve are looked after this often, and whenever so much was written: a tenth of the headroom that
+# retention keeps. To do it with every batch would double what the store costs a quiet node.
+_LIMITS_SECONDS = 5.0
+_LIMITS_BYTES = 1 << 18
+
 # Deleting in a row at the most, then waiting rows have their turn: enough to outrun the fastest writing.
 _STEPS = 4
 
@@ -58,6 +63,8 @@ class Writer:
         self._stopping = threading.Event()
         self._table: Table | None = None
         self._lost_ends: dict[Key, int] = {}
+        self._unchecked_bytes = 0
+        self._checked_at = 0.0
         self._reserved = False
         self._damaged = False
         self._failure: State | None = None
@@ -118,7 +125,8 @@ class Writer:
             try:
                 for part in _parts(encoded):
                     self._write(table, part)
-                    self._keep_limits(table)
+                    if self._unchecked_bytes > _LIMITS_BYTES or time.monotonic() - self._checked_at > _LIMITS_SECONDS:
+                        self._keep_limits(table)
             except _ROW_ERRORS:
                 bad = self._write_each(table, encoded)
                 unwritable += [writable[index] for index in bad]
@@ -152,9 +160,12 @@ class Writer:
 
     def _write(self, table: Table, rows: Sequence[Columns]) -> None:
         self._lost_ends |= self._queue.take_lost_ends()
+        if not rows and not self._lost_ends:
+            return
         table.write(rows, self._lost_ends)
         self._lost_ends.clear()
         self.written += len(rows)
+        self._unchecked_bytes += sum(len(row.packed) for row in rows)
         self._file.tend_log()
 
     def _write_each(self, table: Table, rows: Sequence[Columns]) -> set[int]:
@@ -168,6 +179,8 @@ class Writer:
         return bad
 
     def _keep_limits(self, table: Table) -> None:
+        self._unchecked_bytes = 0
+        self._checked_at = time.monotonic()
         oldest_start = time.time_ns() - AGE_SECONDS * 1_000_000_000 if self._age_limit else 0
         for _ in range(_STEPS):
             deleted = table.delete_step(oldest_start)
@@ -175,7 +188,7 @@ class Writer:
                 break
             self.deleted += deleted
             self._file.tend_log()
-        if shrink(self._file.writer):
+        while shrink(self._file.writer):
             self._file.cut_log()  # only this cuts the file
         if not self._reserved:
             self._reserved = self._file.restore_reserve()

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.store.sample import NOW, SECOND, call, event, pod, relist, sync_pass
@@ -41,6 +41,7 @@ VALUES = st.recursive(
 
 
 def test_any_value_json_has_comes_back(store):
+    @settings(max_examples=50)
     @given(VALUES)
     def stored(value):
         filled(store, call("c3-1", error=value))
