@@ -118,6 +118,7 @@ def test_a_killed_tracer_keeps_what_it_wrote_and_says_what_it_does_not_know(tmp_
                 tracer.process.send_signal(signal.SIGKILL)
                 tracer.process.wait()
             with traced(path, tmp_path, "--no-ask") as tracer:
+                tracer.settle()
                 calls = {call["method"]: call for call in tracer.everything("calls")}
                 assert calls["Version"]["status"] == "OK"
                 assert (calls["Status"]["status"], calls["Status"]["ended_by"]) == (None, "unknown")
