@@ -61,8 +61,7 @@ class Contents:
         if known is not None:
             self.stats.memoised += 1
             return known
-        plan = proven(provable, body) if provable else None
-        if plan is not None:
+        for plan in proven(provable, body) if provable else ():
             found, strict = self._walk.secrets(plan, body)
             if strict:
                 self.stats.proven += 1

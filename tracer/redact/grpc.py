@@ -1,43 +1,44 @@
 """Decides what may be seen of a gRPC connection: frames and header blocks are, messages are once their method is known.
 
 Frames are cut here and not by `Frames`, because every byte needs its place, also of frames that say nothing about
-calls. Where a late start or a gap ends is `Frames`' decision, so that both find the same frames again.
+calls. Where a late start or a gap ends is decided as there, by `Search`, so that both find the same frames again.
 """
 
-import struct
 from functools import partial
 
-from tracer.headers import Block, Headers, HeaderStats, Received
-from tracer.http2 import (
+from tracer.headers import Headers, HeaderStats, Received
+from tracer.heads import (
     CONTINUATION,
     DATA,
     END_HEADERS,
     END_STREAM,
+    FRAME_HEADER,
     GOAWAY,
+    HEAD,
     HEADERS,
     PADDED,
     PING,
+    PREFACE,
     PRIORITY,
     RST_STREAM,
     SETTINGS,
     WINDOW_UPDATE,
-    Frame,
-    Frames,
-    FrameStats,
-    plausible,
+    believable,
 )
+from tracer.http2 import Frame
+from tracer.metadata import request_head
 from tracer.redact import http1
 from tracer.redact.content import Contents
 from tracer.redact.cover import Cover
 from tracer.redact.messages import Messages
-from tracer.streams import FRAME_HEADER, PREFACE, Chunk, Gap, Way
+from tracer.resync import Search
+from tracer.streams import Chunk, Gap, Way
 
 MAX_CALLS = 4096
 """Open calls remembered a connection; runtimes allow far fewer in practice, so only leaks reach it."""
 
-MAX_FRAME = 64 * 1024
-"""Bytes of a frame other than DATA that is collected; peers that ask for no more get at most 16 KiB (RFC 9113,
-section 4.2)."""
+MAX_FRAME = 256 * 1024
+"""Bytes of a frame other than DATA that is looked into; `Frames` keeps no more of one either."""
 
 MAX_UNCERTAIN = 60
 """Bytes of a SETTINGS frame believed after a start that is not certain: ten settings; six are defined."""
@@ -46,7 +47,6 @@ SPOILED = b"\x80"
 """What a header block is overwritten with: index 0 is an error (RFC 7541, section 6.1), so the reader of a capture
 forgets its table, as it must, instead of taking letters for entries of it."""
 
-_HEAD = struct.Struct(">HBBBI").unpack_from
 _PLAIN = frozenset({PRIORITY, SETTINGS, PING, WINDOW_UPDATE})
 _GOAWAY_FIXED = 8  # last stream and error code, then text (RFC 9113, section 6.8)
 
@@ -98,6 +98,13 @@ class _Calls:
         else:
             self.waiting[way][stream] = messages
 
+    def gap(self, stream: int, way: Way, length: int, cover: Cover) -> None:
+        """Bytes of a stream's messages are missing."""
+        call = self._calls.get(stream)
+        self.waiting[way].pop(stream, None)
+        if call is not None:
+            call.messages(way).gap(length, cover)
+
     def lose(self, stream: int, way: Way) -> None:
         """No more of a stream's bytes can be understood: half a message stays overwritten."""
         call = self._calls.get(stream)
@@ -147,11 +154,14 @@ class _Half:
         self._covers = covers
         self._calls = calls
         self._waiting = calls.waiting[way]
-        self._finder: Frames | None = Frames(FrameStats())  # while no frame's start is known
+        self._search: Search | None = Search()  # while no frame's start is known
+        self._opening = False  # the connection's first bytes, too few to know what they begin
         self._certain = False  # seen from the connection's first byte, without a gap
         self._headers: Headers | None = None
-        self._raw = b""  # of a frame that is not whole (of DATA: of its head)
-        self._raw_at = 0
+        self._parts: list[bytes] = []  # of a frame (of DATA: of its head) that is not whole
+        self._parts_at = 0  # offset of the first
+        self._have = 0  # bytes in them
+        self._need = 0  # bytes with which something can be cut
         self._stream = 0  # the rest is of the DATA frame begun
         self._left = 0  # bytes still to come, padding included
         self._padding = 0
@@ -164,7 +174,11 @@ class _Half:
     def settle(self) -> None:
         """Everything before the first byte that waits for others is final."""
         cover = self._covers[self._way]
-        final = self._raw_at if self._raw else cover.end
+        final = cover.end
+        if self._opening:
+            final = 0
+        elif self._parts:
+            final = self._parts_at
         for messages in self._waiting.values():
             if messages.first is not None and messages.first < final:
                 final = messages.first
@@ -175,10 +189,11 @@ class _Half:
         for messages in self._waiting.values():
             messages.give_up(cover)
         self._waiting.clear()
+        raw = b"".join(self._parts)
         if self._certain:
-            self._show(self._raw_at, self._raw)
-        elif len(self._raw) >= FRAME_HEADER:
-            self._show(self._raw_at, self._raw[:FRAME_HEADER] + SPOILED * (len(self._raw) - FRAME_HEADER))
+            self._show(self._parts_at, raw)
+        elif len(raw) >= FRAME_HEADER:
+            self._show(self._parts_at, raw[:FRAME_HEADER] + SPOILED * (len(raw) - FRAME_HEADER))
         cover.decided = cover.end
 
     def gap(self, gap: Gap) -> None:
@@ -186,67 +201,77 @@ class _Half:
             self._lost()
             return
         # Wholly inside a DATA payload: only that message is hurt (as in `Frames`).
-        self._calls.lose(self._stream, self._way)
+        self._calls.gap(self._stream, self._way, gap.length, self._covers[self._way])
         self._left -= gap.length
         if not self._left:
             self._data_ended()
 
     def _lost(self) -> None:
         """Frames may be missing: what waits stays overwritten, until the next frame's start is found."""
-        self._certain = False
-        self._finder = Frames(FrameStats())
-        self._raw = b""
-        self._left = 0
+        self._certain = self._opening = False
+        self._search = Search()
+        self._parts = []
+        self._have = self._need = self._left = 0
         if self._headers is not None:
             self._headers.forget()
         self._calls.lose_all(self._way)
 
     def chunk(self, chunk: Chunk) -> None:
-        data, at = chunk.data, 0
-        if self._finder is not None:
-            at = self._found(self._finder, chunk)
-            if at < 0:
-                seen = http1.clean(data)
-                if seen is not None:
-                    self._show(chunk.offset, seen)
-                return
-        if self._left:
-            at = self._payload(data, at, chunk.offset)
-        if at == len(data):
+        if self._search is None:
+            self._take(chunk)
             return
-        offset = chunk.offset
-        if self._raw:
-            data, at, offset = self._raw + data[at:], 0, self._raw_at
-            self._raw = b""
-        self._frames(data, at, offset, chunk.time)
-
-    def _found(self, finder: Frames, chunk: Chunk) -> int:
-        """Where in the chunk the first certain frame starts; -1 when nowhere."""
-        before = finder.stats.skipped
-        finder.feed(chunk)
-        if not finder.synced:
-            return -1
-        self._certain = finder.begun
-        self._finder = None
+        found = self._search.feed(chunk)
+        if found is None:
+            self._opening = self._begins(chunk)
+            seen = None if self._opening else http1.clean(chunk.data)
+            if seen is not None:
+                self._show(chunk.offset, seen)
+            return
+        self._certain, self._opening = self._search.begun, False
+        self._search = None
         if self._headers is None:
-            self._headers = Headers(HeaderStats(), whole=finder.begun)
-        return finder.stats.skipped - before
+            self._headers = Headers(HeaderStats(), whole=self._certain)
+        if self._certain and self._way == "request":
+            self._show(0, PREFACE)
+        for each in found:
+            if self._search is None:
+                self._take(each)
+
+    def _begins(self, chunk: Chunk) -> bool:
+        """Whether the direction's first bytes are still too few to know whether they begin a connection."""
+        if chunk.offset and not self._opening:
+            return False
+        end = chunk.offset + len(chunk.data)
+        if self._way == "response":
+            return end < FRAME_HEADER
+        return end < len(PREFACE) and PREFACE[chunk.offset : end] == chunk.data
+
+    def _take(self, chunk: Chunk) -> None:
+        data, at, offset = chunk.data, 0, chunk.offset
+        if self._left:
+            at = self._payload(data, 0, offset)
+            if at == len(data):
+                return
+        elif self._parts:
+            self._parts.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            data, offset = b"".join(self._parts), self._parts_at
+            self._parts = []
+        self._frames(data, at, offset, chunk.time)
 
     def _frames(self, data: bytes, at: int, offset: int, time: int) -> None:
         """Cut `data[at:]` into frames; `offset` is that of `data[0]`."""
         size = len(data)
-        if offset == at == 0 and self._certain and data.startswith(PREFACE[:3]):
-            if size < len(PREFACE):
-                self._raw, self._raw_at = data, 0
-                return
-            self._show(0, PREFACE)
-            at = len(PREFACE)
+        need = FRAME_HEADER
         while size - at >= FRAME_HEADER:
-            if not self._certain and not plausible(data, at):
+            word, flags, stream = HEAD(data, at)
+            length, kind = word >> 8, word & 0xFF
+            if not self._certain and not believable(length, kind, flags, stream):
                 self._lost()
                 return
-            high, low, kind, flags, stream = _HEAD(data, at)
-            length, stream = high << 8 | low, stream & 0x7FFFFFFF
+            stream &= 0x7FFFFFFF
             body = at + FRAME_HEADER
             if kind == DATA:
                 self._show(offset + at, data[at:body])
@@ -261,9 +286,11 @@ class _Half:
                 self._lost()
                 return
             else:
+                need = FRAME_HEADER + length
                 break
         if at < size:
-            self._raw, self._raw_at = data[at:], offset + at
+            self._parts, self._parts_at = [data[at:]], offset + at
+            self._have, self._need = size - at, need
 
     def _begin_data(self, stream: int, flags: int, length: int) -> None:
         self._stream = stream
@@ -327,16 +354,10 @@ class _Half:
                 self._calls.close(received.stream)
             return
         if not self._calls.known(received.stream):
-            self._calls.open(received.stream, None if received.block is None else _path(received.block))
+            head = None if received.block is None else request_head(received.block)
+            self._calls.open(received.stream, None if head is None else head.path)
         if received.end_stream:
             self._calls.lose(received.stream, self._way)
-
-
-def _path(block: Block) -> str | None:
-    for name, value in block.fields:
-        if name == b":path" and value[:1] == b"/":
-            return value.decode("ascii", "replace")
-    return None
 
 
 def _believed(frame: Frame, received: Received | None) -> bool:

@@ -46,11 +46,19 @@ class Messages:
         if self._size >= self._need:
             self._cut(cover)
 
+    def gap(self, length: int, cover: Cover) -> None:
+        """Bytes are missing: when they are all of the message begun, the next one is understood again."""
+        self.give_up(cover)
+        if length <= self._skip:
+            self._skip -= length
+        else:
+            self.lose()
+
     def lose(self) -> None:
-        """Bytes are missing: what is not decided stays overwritten, and all that follows."""
+        """Where messages begin is lost: what is not decided stays overwritten, and all that follows."""
         self.broken = True
         self._parts = []
-        self._size = 0
+        self._size = self._skip = 0
 
     def give_up(self, cover: Cover) -> None:
         """Decide now: the message begun stays overwritten but for its head."""

@@ -5,7 +5,7 @@ here state what nothing else does. `Walk` must find them strict as well: no fiel
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from cri_api.v1 import api_pb2
@@ -102,13 +102,15 @@ _PROOFS: dict[Way, _Proofs] = {
 }
 
 
-def proven(way: Way, body: bytes) -> Plan | None:
-    """The plan of a message that can be nothing else, if `Walk` finds it strict; None when that is not certain."""
+def proven(way: Way, body: bytes) -> Iterator[Plan]:
+    """The plan of a message that can be nothing else, if `Walk` finds it strict.
+
+    There are two for a list of one image, which is the answer for one image as well.
+    """
     for kind, proof in _PROOFS[way]:
         try:
             message = kind.FromString(body)
         except DecodeError:
             continue
         if proof(message):
-            return plan_of(kind.DESCRIPTOR)
-    return None
+            yield plan_of(kind.DESCRIPTOR)

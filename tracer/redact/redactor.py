@@ -22,6 +22,10 @@ middle of a message does so for seconds in most of the incidents that end well, 
 MAX_HELD_BYTES = 48 * 1024 * 1024
 """Bytes of records held: both ends of a message of 16 MiB, and what else happens meanwhile."""
 
+MAX_LATE_NS = 250_000_000
+"""A record waits no longer than this for its place, or for bytes that `Streams` has not given: it waits 200 ms for a
+sender's record that is late, and takes it for lost then."""
+
 RECORD_BYTES = 600
 """What a held record costs besides its data (measured: the object, its numbers and its place in the queue)."""
 
@@ -48,14 +52,6 @@ class RedactStats:
     contents: ContentStats = field(default_factory=ContentStats)
 
 
-class _Connection:
-    __slots__ = ("covers", "decoder")
-
-    def __init__(self, path: str, contents: Contents) -> None:
-        self.covers: dict[Way, Cover] = {"request": Cover(0), "response": Cover(0)}
-        self.decoder = (Ttrpc if ttrpc.spoken_at(path) else Grpc)(contents, self.covers)
-
-
 @dataclass(slots=True)
 class _Held:
     """A record in the queue. Its bytes are `[start, start + length)` of `cover`, None when it has none to wait for."""
@@ -64,8 +60,28 @@ class _Held:
     cover: Cover | None = None
     start: int = 0
     length: int = 0
-    connection: _Connection | None = None
+    connection: "_Connection | None" = None
     way: Way = "request"
+    placed: bool = True
+
+    @property
+    def late(self) -> bool:
+        """Where its bytes are is not known, or they are not there yet."""
+        return not self.placed or (self.cover is not None and self.start + self.length > self.cover.end)
+
+    @property
+    def decided(self) -> bool:
+        return self.placed and (self.cover is None or self.cover.settled(self.start + self.length))
+
+
+class _Connection:
+    __slots__ = ("covers", "decoder", "placeable", "unplaced")
+
+    def __init__(self, path: str, contents: Contents) -> None:
+        self.covers: dict[Way, Cover] = {"request": Cover(0), "response": Cover(0)}
+        self.placeable = not ttrpc.spoken_at(path)  # `Placing` looks for frames of HTTP/2
+        self.decoder = (Grpc if self.placeable else Ttrpc)(contents, self.covers)
+        self.unplaced: dict[Way, list[_Held]] = {"request": [], "response": []}  # reader's records
 
 
 class Redactor:
@@ -118,52 +134,73 @@ class Redactor:
     # what the streams say
 
     def _data(self, record: Data) -> _Held:
-        cover: Cover | None = None
-        read: Read | None = None
-        for item in self._streams.feed(record):
-            if isinstance(item, Read):
-                read = item
-            else:
-                cover = self._item(item) or cover
-        connection = self._connections.get(record.connection)
-        if not record.data or connection is None:
-            return _Held(record)
-        sent = record.direction == "send"
-        way: Way = "request" if sent == (record.side == "client") else "response"
-        if sent:
-            return _Held(record, cover or connection.covers[way], record.offset, len(record.data), connection, way)
-        if read is None:
+        sending = record.direction == "send"
+        way: Way = "request" if sending == (record.side == "client") else "response"
+        before = self._connections.get(record.connection)
+        cover = before.covers[way] if before is not None else None
+        items = self._streams.feed(record)
+        reads = [item for item in items if isinstance(item, Read)]
+        for item in items:
+            self._item(item)
+        connection = self._connection(record.connection)
+        held = _Held(record, None, record.offset, len(record.data), connection, way)
+        if not record.data:
+            held.length = 0
+        elif sending:
+            now = connection.covers[way]
+            held.cover = cover if cover is not None and record.offset < now.base else now
+        elif connection.placeable:
+            held.placed = False
+            connection.unplaced[way].append(held)
+        else:
             self.stats.unplaced += 1
-            return _Held(record)
-        start = read.offset - record.length
-        return _Held(record, connection.covers[way], start, len(record.data), connection, way)
+        for read in reads:
+            self._place(connection, read)
+        return held
 
-    def _item(self, item: Item) -> Cover | None:
-        """Decode a chunk or a gap; returns the cover a chunk went to."""
+    def _place(self, connection: _Connection, read: Read) -> None:
+        """`Streams` knows where a reader stands: its reads come in order, the latest record's last."""
+        waiting = connection.unplaced[read.way]
+        if not waiting or waiting[-1].record.time != read.time:
+            return
+        latest = waiting[-1].record
+        assert isinstance(latest, Data)
+        delta = read.begin - latest.offset
+        for held in waiting:
+            assert isinstance(held.record, Data)
+            held.start = held.record.offset + delta
+            held.cover = connection.covers[read.way]
+            held.placed = True
+        waiting.clear()
+
+    def _connection(self, name: str) -> _Connection:
+        connection = self._connections.get(name)
+        if connection is None:
+            peer = self._streams.known(name)
+            connection = self._connections[name] = _Connection(peer.path if peer else "", self._contents)
+        return connection
+
+    def _item(self, item: Item) -> None:
+        if isinstance(item, Read):
+            return
         if isinstance(item, Ended):
             ended = self._connections.pop(item.connection, None)
             if ended is not None:
                 for cover in ended.covers.values():
                     self._end(cover)
-            return None
-        assert not isinstance(item, Read)
-        connection = self._connections.get(item.connection)
-        if connection is None:
-            peer = self._streams.known(item.connection)
-            connection = self._connections[item.connection] = _Connection(peer.path if peer else "", self._contents)
+            return
+        connection = self._connection(item.connection)
         way, cover = item.way, connection.covers[item.way]
         gap = item.length if isinstance(item, Gap) else 0
         if cover.end != item.offset or gap > MAX_COVERED_GAP:
             connection.decoder.give_up(way)
             self._end(cover)
-            gap_end = item.offset + gap
-            cover = connection.covers[way] = Cover(gap_end)
+            cover = connection.covers[way] = Cover(item.offset + gap)
             gap = 0
         length = len(item.data) if isinstance(item, Chunk) else gap
         cover.extend(length)
         self._kept_bytes += length
         connection.decoder.feed(item)
-        return cover if isinstance(item, Chunk) else None
 
     def _end(self, cover: Cover) -> None:
         cover.ended = True
@@ -175,8 +212,7 @@ class Redactor:
         queue = self._queue
         while queue:
             held = queue[0]
-            cover = held.cover
-            if cover is not None and not cover.settled(held.start + held.length):
+            if not held.decided:
                 break
             queue.popleft()
             self._held_bytes -= held.length + RECORD_BYTES
@@ -206,20 +242,25 @@ class Redactor:
         )  # fmt: skip
 
     def _expire(self, now: int, out: list[Record]) -> None:
-        while self._queue and now - self._queue[0].record.time > MAX_HELD_NS:
+        while self._queue:
+            held = self._queue[0]
+            if now - held.record.time <= (MAX_LATE_NS if held.late else MAX_HELD_NS):
+                return
             self._give_up(out)
 
     def _give_up(self, out: list[Record]) -> None:
         """Decide the oldest record held."""
-        held = self._queue[0]
-        cover, end = held.cover, held.start + held.length
-        if cover is not None and held.connection is not None and not cover.settled(end):
-            self.stats.given_up += 1
-            held.connection.decoder.give_up(held.way)
-            if not cover.settled(end):
-                # The reader is ahead of the sender, whose record is lost or late.
-                self.stats.unplaced += 1
+        held, connection = self._queue[0], self._queue[0].connection
+        if connection is not None and not held.decided:
+            self.stats.given_up += not held.late
+            if held.placed:
+                connection.decoder.give_up(held.way)
+            else:
+                connection.unplaced[held.way].remove(held)
+                held.placed = True
+            if not held.decided:
                 held.cover = None
+            self.stats.unplaced += held.cover is None
         self._release(out)
 
     def _forget_kept(self) -> None:

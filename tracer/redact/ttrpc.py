@@ -59,8 +59,7 @@ class Ttrpc:
     def feed(self, item: Chunk | Gap) -> None:
         way, cover = item.way, self.covers[item.way]
         if isinstance(item, Gap):
-            self._messages[way].give_up(cover)
-            self._messages[way] = self._begin(way)
+            self._messages[way].gap(item.length, cover)
         else:
             if self._messages[way].broken:
                 self._messages[way] = self._begin(way)

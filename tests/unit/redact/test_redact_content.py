@@ -10,12 +10,14 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.redact.canary import CONTAINER, SANDBOX, UID
+from tests.unit.redact.canary import CONTAINER, SANDBOX, UID, calls
 from tracer.records import Exec
 from tracer.redact import http1, process
 from tracer.redact.content import Contents, overwritten
 from tracer.redact.guess import secrets
+from tracer.redact.proof import proven
 from tracer.redact.schema import SECRET_FIELDS, Plan, Rule, plan_for, plan_of
+from tracer.redact.walk import Walk
 from tracer.redact.wire import Malformed, fields
 
 TEXT_FIELDS = Path(__file__).parents[2] / "data" / "cri-text-fields.txt"
@@ -267,6 +269,84 @@ def test_no_text_shows_through_its_look_alike_message(text):
     raw = text.encode()
     clean = guessed(field(1, raw) + field(2, raw) + field(3, field(2, raw)))
     assert raw[1:4] not in clean or raw == b"x" * len(raw) or b"x" * 3 in raw
+
+
+# by proof
+
+AGED = 1_796_000_000_000_000_000
+FILESYSTEM = v1.FilesystemUsage(timestamp=AGED, fs_id=v1.FilesystemIdentifier(mountpoint="/var/lib/containerd"))
+PROVEN = {
+    "StatusResponse": v1.StatusResponse(
+        status=v1.RuntimeStatus(
+            conditions=[v1.RuntimeCondition(type=kind, status=True) for kind in ("RuntimeReady", "NetworkReady")]
+        )
+    ),
+    "VersionResponse": v1.VersionResponse(version="0.1.0", runtime_name="containerd", runtime_api_version="v1"),
+    "ImageFsInfoResponse": v1.ImageFsInfoResponse(image_filesystems=[FILESYSTEM]),
+    "ListImagesResponse": v1.ListImagesResponse(images=[v1.Image(id=f"sha256:{CONTAINER}", size=7, repo_tags=["a:1"])]),
+    "ImageStatusResponse": v1.ImageStatusResponse(image=v1.Image(id=CONTAINER, size=7)),
+    "ImageStatusRequest": v1.ImageStatusRequest(
+        image=v1.ImageSpec(image="a:1", annotations={"kubernetes.io/config.seen": "2026"})
+    ),
+}
+PLANTED = {
+    "CreateContainerRequest", "RunPodSandboxRequest", "PullImageRequest", "ListContainersResponse",
+    "ListPodSandboxResponse", "ContainerStatusResponse", "PodSandboxStatusResponse",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROVEN)
+def test_a_message_of_no_known_method_can_prove_its_schema(name):
+    way = "request" if name.endswith("Request") else "response"
+    body = PROVEN[name].SerializeToString()
+    plans = list(proven(way, body))
+    assert name in [plan.name for plan in plans]
+    assert len(plans) == 1 or "image" in name.lower()
+    assert Contents().clean(None, way, body) == overwritten(body, Walk().secrets(plans[0], body)[0])
+
+
+def test_only_messages_about_pods_that_state_it_twice_are_proven():
+    found = set()
+    for path, bodies in calls().items():
+        for way, body in zip(("request", "response"), bodies, strict=True):
+            for plan in proven(way, body):
+                assert plan is plan_for(path, way)
+                found.add(plan.name)
+    assert found == PLANTED
+
+
+def test_what_is_proven_but_not_strict_is_guessed():
+    """A field left over means another message, or a newer one: then nothing is taken for granted."""
+    contents = Contents()
+    body = PROVEN["VersionResponse"].SerializeToString()
+    assert contents.clean(None, "response", body) == body
+    assert b"containerd" not in contents.clean(None, "response", body + field(9, b"more"))
+    assert (contents.stats.proven, contents.stats.guessed) == (1, 1)
+
+
+def test_an_answer_for_one_image_may_be_a_list_of_one():
+    body = v1.ImageStatusResponse(
+        image=PROVEN["ListImagesResponse"].images[0], info={"a": "secret"}
+    ).SerializeToString()
+    clean = Contents().clean(None, "response", body)
+    assert v1.ImageStatusResponse.FromString(clean).image == PROVEN["ListImagesResponse"].images[0]
+    assert b"secret" not in clean
+
+
+def test_a_method_of_another_service_proves_nothing():
+    body = PROVEN["VersionResponse"].SerializeToString()
+    assert b"containerd" not in Contents().clean("/other.Service/Version", "response", body)
+
+
+@pytest.mark.parametrize("name", PROVEN)
+def test_half_a_proof_is_none(name):
+    """Each of the values asked for matters."""
+    way = "request" if name.endswith("Request") else "response"
+    assert list(proven(way, type(PROVEN[name])().SerializeToString())) == []
+    for other in v1.DESCRIPTOR.message_types_by_name.values():
+        kind = getattr(v1, other.name)
+        for body in (kind().SerializeToString(), field(1, b"\x08\x01"), field(1, CONTAINER.encode())):
+            assert list(proven(way, body)) == []
 
 
 # compression
