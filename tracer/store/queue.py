@@ -8,7 +8,7 @@ from tracer.rows import Kind, Row
 
 Key = tuple[Kind, str]
 
-# About 4 kB a row in memory, so 16 MB at most; at 100 calls a second the disk may stall for forty seconds.
+# About 2 kB a row in memory, so 8 MB at most; at 100 calls a second the disk may stall for forty seconds.
 QUEUE_ROWS = 4000
 
 # Taken at once; about 15 ms of writing.
