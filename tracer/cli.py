@@ -93,7 +93,6 @@ def run(
     wanted = sockets or run_sockets()
     with _clear_errors(), _server(listen) as server:
         source = KernelSource(wanted, processes=False)
-        store.parent.mkdir(parents=True, exist_ok=True)
         with source, Store(store, max_bytes=store_size << 20) as rows:
             found = existing(wanted)
             agent = Agent(source, [rows.feed, server.feed], inventories=found if ask else [])
@@ -172,7 +171,7 @@ def replay(
     with _clear_errors(), contextlib.ExitStack() as stack:
         source = CaptureFile(capture)
         server = stack.enter_context(_server(listen)) if serve else None
-        rows = stack.enter_context(Store(store)) if serve or store else None
+        rows = stack.enter_context(Store(store, patient=True)) if serve or store else None
         result = Result()
 
         def feed(found: list[Any]) -> None:

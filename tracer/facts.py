@@ -72,6 +72,16 @@ class ListedContainer(NamedTuple):
     created_at: int
 
 
+class ContainerEvent(NamedTuple):
+    """One message of `GetContainerEvents`; `kind` is runtime.v1.ContainerEventType: 0 created, 1 started, ..."""
+
+    kind: int
+    container_id: str
+    pod: Pod
+
+
+EVENT_CREATED, EVENT_STARTED, EVENT_STOPPED, EVENT_DELETED = 0, 1, 2, 3
+
 CREATED, RUNNING, EXITED, UNKNOWN_STATE = 0, 1, 2, 3
 
 MethodSource = Literal["header", "inferred", "unknown"]
@@ -104,6 +114,7 @@ class CriCall:
     sandboxes: tuple[ListedSandbox, ...] | None = None
     containers: tuple[ListedContainer, ...] | None = None
     items: int = 0  # of a list answer
+    event: ContainerEvent | None = None  # the latest of a GetContainerEvents stream
 
     @property
     def id(self) -> str:

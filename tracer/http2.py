@@ -66,7 +66,10 @@ class Frame:
 
 @dataclass(slots=True)
 class Desync:
-    """Frames may be missing before the next one: header tables and open streams are no longer certain."""
+    """Frames may be missing before the next one: header tables and open streams are no longer certain.
+
+    Told once for all that is missing until the next frame; `Frames.blind` meanwhile.
+    """
 
     time: int
 
@@ -96,6 +99,7 @@ class Frames:
         "_scanned",
         "_search",
         "begun",
+        "blind",
         "certain",
         "dead",
         "stats",
@@ -105,6 +109,7 @@ class Frames:
         self.stats = stats
         self.begun = False  # seen from the connection's first byte
         self.certain = False  # and without a gap since: every head is one
+        self.blind = False  # frames may be passing unseen
         self.dead = False  # not HTTP/2
         self._kept = kept if kept is not None else Kept()
         self._search: Search | None = Search()  # while it is not certain where frames start
@@ -139,6 +144,8 @@ class Frames:
 
     def _look(self, search: Search, chunk: Chunk, out: list[Frame | Desync]) -> None:
         chunks = search.feed(chunk)
+        if search.dropped and not self.blind:
+            self._miss(chunk.time, out)
         if chunks is None:
             self._scanned += len(chunk.data)
             self.stats.skipped += len(chunk.data)
@@ -150,6 +157,7 @@ class Frames:
         self.stats.skipped += min(search.here, len(chunk.data))
         self._search = None
         self._scanned = 0
+        self.blind = False
         for each in chunks:
             if self.synced:  # no start turned out to be none
                 self._cut(each, out)
@@ -163,15 +171,17 @@ class Frames:
                 self._finish(gap.time, gap.offset + gap.length, out)
             return
         self._scanned = 0
-        if self._search is None:
-            self._lose(gap.time, out)
-        else:
-            self._search = Search()
+        self._lose(gap.time, out)
 
     def _lose(self, time: int, out: list[Frame | Desync]) -> None:
         self._drop()
         self._search = Search()
         self.certain = False
+        if not self.blind:
+            self._miss(time, out)
+
+    def _miss(self, time: int, out: list[Frame | Desync]) -> None:
+        self.blind = True
         self.stats.desyncs += 1
         out.append(Desync(time))
 

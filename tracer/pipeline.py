@@ -94,6 +94,9 @@ class Pipeline:
         for named in self.identity.feed(event):
             self._show_again(named, out)
         if isinstance(event, Answer):
+            kubelet = self._kubelet_of(call) if call.event is not None else None
+            if kubelet is not None:
+                self._changed(kubelet.streamed(call, event.time), out)
             return
         if isinstance(event, Named):
             self._show_again(call, out)

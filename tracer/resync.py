@@ -29,10 +29,11 @@ class _Candidate:
 class Search:
     """Feed chunks of one direction without gaps, until one brings certainty."""
 
-    __slots__ = ("_buffer", "_candidates", "_chunks", "_from", "_looked", "begun", "here")
+    __slots__ = ("_buffer", "_candidates", "_chunks", "_from", "_looked", "begun", "dropped", "here")
 
     def __init__(self) -> None:
         self.begun = False  # the start is the connection's
+        self.dropped = False  # bytes passed in which there may have been frames
         self.here = 0  # index in the latest chunk of its first frame head (of the preface, when it starts with that)
         self._chunks: deque[Chunk] = deque()
         self._buffer = bytearray()
@@ -61,6 +62,7 @@ class Search:
             at = head - self._from
             head += FRAME_HEADER + int.from_bytes(self._buffer[at : at + 3], "big")
         self.here = head - chunk.offset
+        self.dropped |= certain.start > self._from
         return self._since(certain.start)
 
     def _opening(self, chunk: Chunk) -> int | None:
@@ -129,6 +131,7 @@ class Search:
         keep = min(self._candidates[0].start if self._candidates else end, self._looked, end)
         while self._chunks and self._chunks[0].offset + len(self._chunks[0].data) <= keep:
             self._chunks.popleft()
+            self.dropped = True
         if not self._chunks:
             return
         first = self._chunks[0].offset

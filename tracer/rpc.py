@@ -161,15 +161,18 @@ class Rpc:
         else:
             half.headers.forget()
         for exchange in connection.open.values():
-            if exchange.answered:
-                continue
-            if half.way == "response":
-                exchange.call.complete = False
-                exchange.response = self._lost(exchange.response)
-            elif not exchange.requested:
-                exchange.call.complete = False
-                exchange.request = self._lost(exchange.request)
-            connection.doubts.setdefault(exchange.call.stream, (time, half.way))
+            if not exchange.answered:
+                self._doubt(connection, half, exchange, time)
+
+    def _doubt(self, connection: _Connection, half: _Half, exchange: _Exchange, time: int) -> None:
+        """What a call sends this way, and that it ends, may have been missed."""
+        if half.way == "response":
+            exchange.call.complete = False
+            exchange.response = self._lost(exchange.response)
+        elif not exchange.requested:
+            exchange.call.complete = False
+            exchange.request = self._lost(exchange.request)
+        connection.doubts.setdefault(exchange.call.stream, (time, half.way))
 
     def _lost(self, body: Body | None) -> Body:
         body = body or Body(self._kept)
@@ -249,6 +252,8 @@ class Rpc:
         if self._open >= MAX_OPEN or len(connection.open) >= MAX_STREAMS:
             self._make_room(connection, received.end, out)
         exchange = connection.open[stream] = _Exchange(call, head.encoding)
+        if connection.response.frames.blind:
+            self._doubt(connection, connection.response, exchange, received.begin)
         self._open += 1
         self.stats.calls += 1
         out.append(Opened(call, received.begin))
@@ -431,6 +436,9 @@ class Rpc:
         for exchange in list(connection.open.values()):
             if exchange.answered:
                 self._taken(connection, exchange, None, out)
+            elif exchange.call.stream in connection.doubts:
+                exchange.call.complete = False
+                self._finish(connection, exchange, item.time, "unknown", out)
             else:
                 self._finish(connection, exchange, item.time, ended_by, out)
         connection.request.frames.close()

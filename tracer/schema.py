@@ -19,6 +19,7 @@ from tracer.facts import (
     STREAMED,
     UID_LABEL,
     Container,
+    ContainerEvent,
     CriCall,
     ListedContainer,
     ListedSandbox,
@@ -220,12 +221,18 @@ def _exec_result(call: CriCall, response: Any) -> None:
     call.exit_code = response.exit_code
 
 
+def _container_event(call: CriCall, response: Any) -> None:
+    pod = _pod(response.pod_sandbox_status.metadata)
+    call.event = ContainerEvent(response.container_event_type, response.container_id, pod)
+
+
 _RESPONSES: dict[str, tuple[Any, Reader]] = {
     "RunPodSandbox": (api_pb2.RunPodSandboxResponse, _ran_sandbox),
     "CreateContainer": (api_pb2.CreateContainerResponse, _created_container),
     "PodSandboxStatus": (api_pb2.PodSandboxStatusResponse, _sandbox_status),
     "ContainerStatus": (api_pb2.ContainerStatusResponse, _container_status),
     "ExecSync": (api_pb2.ExecSyncResponse, _exec_result),
+    "GetContainerEvents": (api_pb2.ContainerEventResponse, _container_event),
 }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tracer.facts import CriCall, Pod, Scope
 from tracer.kubelet.passes import CHANGING, SyncPass, SyncRun, Trigger
-from tracer.kubelet.pleg import PlegEvent
+from tracer.kubelet.pleg import STREAMED, PlegEvent
 from tracer.kubelet.relists import RELIST_PERIOD_NS, Records, Relist, RelistRun
 from tracer.kubelet.runs import (
     NEXT_NS,
@@ -91,6 +91,7 @@ class Kubelet:
         self._relisted: deque[tuple[int, int, str | None]] = deque(maxlen=MAX_RELISTED)
         self._recent: deque[PlegEvent] = deque(maxlen=MAX_EVENTS)
         self._expired_at = 0
+        self._streamed = 0  # events of GetContainerEvents streams so far
 
     # what happens
 
@@ -113,6 +114,18 @@ class Kubelet:
             elif run.kind != kind and isinstance(run, SyncRun):
                 # It turned out to be a termination: its earlier calls are shown as part of one.
                 self._show_calls(run, changed)
+        return changed
+
+    def streamed(self, call: CriCall, time: int) -> Changed:
+        """A message of a `GetContainerEvents` stream came: the evented PLEG tells the SyncLoop at once."""
+        changed = Changed()
+        event = call.event
+        if event is not None:
+            for kind in STREAMED.get(event.kind, ()):
+                self._streamed += 1
+                name = f"e{call.id}.{self._streamed}"
+                changed.events.append(PlegEvent(name, time, kind, event.pod, event.container_id, call.id))
+            self._recent.extend(changed.events)
         return changed
 
     def done(self, call: CriCall) -> Changed:

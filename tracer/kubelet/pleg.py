@@ -6,7 +6,16 @@ Rules: `pkg/kubelet/pleg/generic.go` (`convertState`, `generateEvents`, `compute
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tracer.facts import EXITED, RUNNING, ListedContainer, ListedSandbox, Pod
+from tracer.facts import (
+    EVENT_DELETED,
+    EVENT_STARTED,
+    EVENT_STOPPED,
+    EXITED,
+    RUNNING,
+    ListedContainer,
+    ListedSandbox,
+    Pod,
+)
 
 EventType = Literal["ContainerStarted", "ContainerDied", "ContainerRemoved", "ContainerChanged", "PodSync"]
 State = Literal["running", "exited", "unknown", "absent"]
@@ -36,7 +45,15 @@ class PlegEvent:
     type: EventType
     pod: Pod
     container_id: str
-    relist: str
+    relist: str  # or the call of the stream that brought it (evented PLEG)
+
+
+STREAMED: dict[int, tuple[EventType, ...]] = {
+    EVENT_STARTED: ("ContainerStarted",),
+    EVENT_STOPPED: ("ContainerDied",),
+    EVENT_DELETED: ("ContainerDied", "ContainerRemoved"),
+}
+"""What the evented PLEG makes of a runtime's event (`evented.go:processCREvent`); created ones only fill its cache."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """A message without its secrets: same length, same shape."""
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tracer.redact import guess
@@ -37,60 +38,85 @@ class Contents:
     def __init__(self) -> None:
         self.stats = ContentStats()
         self._walk = Walk()
-        self._memo: dict[tuple[Plan | str, bytes], bytes] = {}
+        self._memo: dict[tuple[Plan | str, bytes], _Known] = {}
         self._memo_bytes = 0
 
-    def clean(self, path: str | None, way: Way, body: bytes) -> bytes:
-        """The message of a gRPC method (None: not known) with its secrets overwritten."""
+    def clean(self, path: str, way: Way, body: bytes) -> bytes:
+        """The message of a gRPC method with its secrets overwritten."""
         plan = plan_for(path, way)
-        # Only a method whose name is not known may turn out to be one of the CRI's.
-        return self.follow(plan, body) if plan is not None else self._unnamed(body, way if path is None else None)
+        return self.guess(body) if plan is None else self.follow(plan, body)
 
     def follow(self, plan: Plan, body: bytes) -> bytes:
         """The message with what `plan` calls secret overwritten."""
-        known = self._memo.get((plan, body))
-        if known is not None:
-            self.stats.memoised += 1
-            return known
-        self.stats.known += 1
-        return self._remember(plan, body, self._walk.secrets(plan, body)[0])
+        return self._followed(plan, body)[0]
 
-    def _unnamed(self, body: bytes, provable: Way | None) -> bytes:
-        kind = provable or "foreign"
-        known = self._memo.get((kind, body))
-        if known is not None:
-            self.stats.memoised += 1
-            return known
-        for plan in proven(provable, body) if provable else ():
-            found, strict = self._walk.secrets(plan, body)
-            if strict:
-                self.stats.proven += 1
-                return self._remember(kind, body, found)
-        self.stats.guessed += 1
-        return self._remember(kind, body, guess.secrets(body, 0, len(body)))
+    def strictly(self, plan: Plan, body: bytes) -> bytes | None:
+        """The same; None when not everything in the message is of the plan."""
+        clean, strict = self._followed(plan, body)
+        return clean if strict else None
 
     def guess(self, body: bytes) -> bytes:
         """A message of which nothing is known."""
-        return self._unnamed(body, None)
+        known = self._memo.get(("", body))
+        if known is None:
+            known = self._remember("", body, self._guessed(body))
+        else:
+            self.stats.memoised += 1
+        return known[0]
 
-    def _remember(self, kind: Plan | str, body: bytes, found: Ranges) -> bytes:
-        clean = overwritten(body, found)
-        size = len(body) + (0 if clean is body else len(body))
+    def _guessed(self, body: bytes) -> "_Known":
+        self.stats.guessed += 1
+        return overwritten(body, guess.secrets(body, 0, len(body))), None
+
+    def prove(self, way: Way, body: bytes) -> tuple[bytes, Plan | None]:
+        """A message of a method that is not known, and its plan if it proves it (and proves no other)."""
+        known = self._memo.get((way, body))
+        if known is None:
+            known = self._remember(way, body, self._proven(way, body) or self._guessed(body))
+        else:
+            self.stats.memoised += 1
+        return known
+
+    def _proven(self, way: Way, body: bytes) -> "_Known | None":
+        found: _Known | None = None
+        for plan in proven(way, body):
+            ranges, strict = self._walk.secrets(plan, body)
+            if strict:
+                found = overwritten(body, ranges), plan if found is None else None
+        self.stats.proven += found is not None
+        return found
+
+    def _followed(self, plan: Plan, body: bytes) -> "_Known":
+        known = self._memo.get((plan, body))
+        if known is None:
+            self.stats.known += 1
+            found, strict = self._walk.secrets(plan, body)
+            known = self._remember(plan, body, (overwritten(body, found), plan if strict else None))
+        else:
+            self.stats.memoised += 1
+        return known
+
+    def _remember(self, kind: Plan | str, body: bytes, known: "_Known") -> "_Known":
+        size = len(body) + (0 if known[0] is body else len(body))
         if size <= MAX_MEMO_BYTES // 4:
             if self._memo_bytes + size > MAX_MEMO_BYTES:
                 self._memo.clear()
                 self._memo_bytes = 0
-            self._memo[kind, body] = clean
+            self._memo[kind, body] = known
             self._memo_bytes += size
-        return clean
+        return known
 
-    def clean_packed(self, path: str | None, way: Way, body: bytes) -> bytes | None:
+    def repacked(self, body: bytes, clean: Callable[[bytes], bytes]) -> bytes | None:
         """A gzipped message, overwritten and packed again to the same length; None when that cannot be done."""
         plain = _unpacked(body)
-        packed = None if plain is None else _packed(self.clean(path, way, plain), len(body))
+        packed = None if plain is None else _packed(clean(plain), len(body))
         if packed is None:
             self.stats.zeroed += 1
         return packed
+
+
+_Known = tuple[bytes, Plan | None]
+"""A message's overwritten copy, and the plan that it strictly follows."""
 
 
 def overwritten(data: bytes, found: Ranges) -> bytes:

@@ -4,8 +4,6 @@ Frames are cut here and not by `Frames`, because every byte needs its place, als
 calls. Where a late start or a gap ends is decided as there, by `Search`, so that both find the same frames again.
 """
 
-from functools import partial
-
 from tracer.headers import Headers, HeaderStats, Received
 from tracer.heads import (
     CONTINUATION,
@@ -28,14 +26,11 @@ from tracer.heads import (
 from tracer.http2 import Frame
 from tracer.metadata import request_head
 from tracer.redact import http1
+from tracer.redact.calls import Calls
 from tracer.redact.content import Contents
 from tracer.redact.cover import Cover
-from tracer.redact.messages import Messages
 from tracer.resync import Search
 from tracer.streams import Chunk, Gap, Way
-
-MAX_CALLS = 4096
-"""Open calls remembered a connection; runtimes allow far fewer in practice, so only leaks reach it."""
 
 MAX_FRAME = 256 * 1024
 """Bytes of a frame other than DATA that is looked into; `Frames` keeps no more of one either."""
@@ -59,75 +54,11 @@ _NAMES = frozenset({
 """Fields of gRPC peers: a block with others, after a start that is not certain, may be no block at all."""
 
 
-class _Call:
-    __slots__ = ("request", "response")
-
-    def __init__(self, path: str | None, contents: Contents) -> None:
-        self.request = Messages(5, _length, partial(_clean, contents, path, "request"))
-        self.response = Messages(5, _length, partial(_clean, contents, path, "response"))
-
-    def messages(self, way: Way) -> Messages:
-        return self.request if way == "request" else self.response
-
-
-class _Calls:
-    """The open calls of a connection. `waiting`: their messages of which the rest is still to come, by stream."""
-
-    def __init__(self, contents: Contents) -> None:
-        self.waiting: dict[Way, dict[int, Messages]] = {"request": {}, "response": {}}
-        self._contents = contents
-        self._calls: dict[int, _Call] = {}
-
-    def open(self, stream: int, path: str | None) -> None:
-        if len(self._calls) >= MAX_CALLS:
-            self.close(next(iter(self._calls)))
-        self._calls[stream] = _Call(path, self._contents)
-
-    def known(self, stream: int) -> bool:
-        return stream in self._calls
-
-    def data(self, stream: int, way: Way, offset: int, data: bytes, cover: Cover) -> None:
-        """Bytes of a stream's messages; those of a call that is not known stay overwritten."""
-        call = self._calls.get(stream)
-        if call is None:
-            return
-        messages = call.messages(way)
-        messages.feed(offset, data, cover)
-        if messages.first is None:
-            self.waiting[way].pop(stream, None)
-        else:
-            self.waiting[way][stream] = messages
-
-    def gap(self, stream: int, way: Way, length: int, cover: Cover) -> None:
-        """Bytes of a stream's messages are missing."""
-        call = self._calls.get(stream)
-        self.waiting[way].pop(stream, None)
-        if call is not None:
-            call.messages(way).gap(length, cover)
-
-    def lose(self, stream: int, way: Way) -> None:
-        """No more of a stream's bytes can be understood: half a message stays overwritten."""
-        call = self._calls.get(stream)
-        self.waiting[way].pop(stream, None)
-        if call is not None:
-            call.messages(way).lose()
-
-    def lose_all(self, way: Way) -> None:
-        for stream in self._calls:
-            self.lose(stream, way)
-
-    def close(self, stream: int) -> None:
-        """The call is over in both directions."""
-        for way in self.waiting:
-            self.lose(stream, way)
-        self._calls.pop(stream, None)
-
-
 class Grpc:
     """Both directions of a connection."""
 
     def __init__(self, contents: Contents, covers: dict[Way, Cover]) -> None:
-        calls = _Calls(contents)
+        calls = Calls(contents)
         self.covers = covers
         self._halves = {way: _Half(way, covers, calls) for way in calls.waiting}
 
@@ -149,7 +80,7 @@ class Grpc:
 class _Half:
     """One direction: cuts its bytes into frames and shows what is no message."""
 
-    def __init__(self, way: Way, covers: dict[Way, Cover], calls: _Calls) -> None:
+    def __init__(self, way: Way, covers: dict[Way, Cover], calls: Calls) -> None:
         self._way = way
         self._covers = covers
         self._calls = calls
@@ -355,7 +286,7 @@ class _Half:
             return
         if not self._calls.known(received.stream):
             head = None if received.block is None else request_head(received.block)
-            self._calls.open(received.stream, None if head is None else head.path)
+            self._calls.open(received.stream, *((None, None) if head is None else (head.path, head.old_path)))
         if received.end_stream:
             self._calls.lose(received.stream, self._way)
 
@@ -372,17 +303,3 @@ def _believed(frame: Frame, received: Received | None) -> bool:
 
 def _printable(value: bytes) -> bool:
     return value.isascii() and value.decode("ascii").isprintable()
-
-
-def _length(head: bytes) -> int | None:
-    return int.from_bytes(head[1:], "big") if head[0] <= 1 else None
-
-
-def _clean(contents: Contents, path: str | None, way: Way, head: bytes, body: bytes) -> bytes:
-    if not head[0]:
-        return head + contents.clean(path, way, body)
-    packed = contents.clean_packed(path, way, body)
-    if packed is not None:
-        return head + packed
-    # Of the length it had, but no longer called compressed: bytes that no decompressor could read.
-    return b"\x00" + head[1:] + bytes(len(body))

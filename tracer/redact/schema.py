@@ -5,7 +5,7 @@ v1alpha2 messages follow the plans of v1, which kept every field's number and ty
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Union
 
 from cri_api.v1 import api_pb2
@@ -110,6 +110,21 @@ def _wires(member: Any) -> tuple[int, ...]:
         return (LENGTH,)
     wire = FIXED64 if member.type in _FIXED64_TYPES else FIXED32 if member.type in _FIXED32_TYPES else VARINT
     return (wire, LENGTH) if member.is_repeated else (wire,)
+
+
+def request_of(plan: Plan) -> Plan:
+    """The plan of the request that a message of this plan answers, or is."""
+    return _requests()[plan]
+
+
+@cache
+def _requests() -> dict[Plan, Plan]:
+    methods = [method for service in api_pb2.DESCRIPTOR.services_by_name.values() for method in service.methods]
+    asked = [plan_of(method.input_type) for method in methods]
+    return {
+        **dict(zip(asked, asked, strict=True)),
+        **{plan_of(m.output_type): p for m, p in zip(methods, asked, strict=True)},
+    }
 
 
 _LISTED = {
