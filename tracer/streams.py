@@ -5,8 +5,8 @@ gives the bytes; the reader's gives the time at which they were read, and the by
 was lost. Both ends count bytes from their own first record; on a connection that is older than the source the two
 counts differ by what was in flight then, so the reader is placed by content before its offsets mean anything.
 
-A sender's record can come after the reader's of the same bytes (the sender was interrupted between the two). What an
-end sends after such a read is held back until the record is there, so that no answer comes before its request.
+A sender's record can come after the reader's of the same bytes (the sender was interrupted between the two). What is
+sent after such a read is held back until the record is there, so that no answer comes before its request.
 """
 
 from collections import deque
@@ -28,8 +28,11 @@ Way = Literal["request", "response"]
 MAX_CONNECTIONS = 1024
 """Connections remembered at once; far above what a node's runtime sockets carry, so only leaks reach it."""
 
-MAX_STASH_BYTES = 256 * 1024
+MAX_AHEAD_BYTES = 256 * 1024
 """Bytes kept of a reader that is ahead of the sender's records, to fill holes with."""
+
+MAX_AHEAD = 4096
+"""Reads kept of it."""
 
 MAX_HELD_BYTES = 1024 * 1024
 """Bytes held back for a sender's record that is late."""
@@ -123,32 +126,42 @@ class StreamStats:
 class _Flow:
     """One direction of one connection. Offsets are the sender's."""
 
-    __slots__ = ("arrived", "delta", "placing", "read_to", "sent", "stash", "stash_bytes", "way")
+    __slots__ = ("ahead", "ahead_bytes", "arrived", "delta", "pending", "placing", "read_to", "sent", "way")
 
     def __init__(self, way: Way) -> None:
         self.way: Way = way
         self.sent: int | None = None  # up to which items were emitted
-        self.arrived = 0  # up to which the sender's records are there (more than `sent` when some are held)
+        self.arrived = 0  # up to which the sender's records are there
+        self.pending: list[Data] = []  # those of them that are held back
         self.placing: Placing | None = Placing()  # until the reader is placed
         self.delta = 0  # reader's offset + delta = sender's
         self.read_to = 0  # up to which the reader has read, once placed
-        self.stash: deque[tuple[int, bytes, int]] = deque()  # (offset, bytes, time) read ahead of `arrived`
-        self.stash_bytes = 0
+        self.ahead: deque[tuple[int, int, int, bytes]] = deque()  # (begin, end, time, bytes) of reads beyond `sent`
+        self.ahead_bytes = 0
 
     @property
     def late(self) -> bool:
         """The reader is ahead of the sender's records."""
         return self.read_to > self.arrived
 
+    def note_ahead(self, begin: int, end: int, time: int, data: bytes) -> None:
+        self.ahead.append((begin, end, time, data))
+        self.ahead_bytes += len(data)
+        while self.ahead_bytes > MAX_AHEAD_BYTES or len(self.ahead) > MAX_AHEAD:
+            self.ahead_bytes -= len(self.ahead.popleft()[3])
+
     def trim(self) -> None:
-        assert self.sent is not None
-        stash = self.stash
-        while stash and stash[0][0] + len(stash[0][1]) <= self.sent:
-            self.stash_bytes -= len(stash.popleft()[1])
+        """Forget reads of what was emitted."""
+        while self.ahead and self.sent is not None and self.ahead[0][1] <= self.sent:
+            self.ahead_bytes -= len(self.ahead.popleft()[3])
+
+    def read_by(self, offset: int) -> int | None:
+        """When everything before `offset` had been read, if it was read ahead."""
+        return next((time for _, end, time, _ in self.ahead if end >= offset), None)
 
 
 class _Connection:
-    __slots__ = ("held", "held_bytes", "late_since", "peer", "request", "response", "time")
+    __slots__ = ("held_bytes", "late_since", "peer", "request", "response", "time")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -156,7 +169,6 @@ class _Connection:
         self.response = _Flow("response")
         self.time = 0  # of its latest record
         self.late_since: int | None = None  # since when a reader is ahead of its sender's records
-        self.held: list[tuple[_Flow, Data]] = []
         self.held_bytes = 0
 
 
@@ -222,7 +234,7 @@ class Streams:
         if connection is None:
             return
         if connection.late_since is not None:
-            self._give_up(connection, items, record.time)
+            self._drain(connection, items, lost_at=record.time)
         del self._connections[record.connection]
         items.append(Ended(record.connection, record.time, record.error))
 
@@ -254,61 +266,83 @@ class Streams:
                     items.append(Read(record.connection, read.way, record.time, end, begin))
                     read.read_to = end
                     return
-        elif record.time - late > LATE_NS and not (sending and written.late):
-            self._give_up(connection, items, record.time)
-        if not sending:
-            self._read(connection, read, record, items)
-        elif read.late:
-            self._hold(connection, written, record, items)
+        if sending:
+            written.arrived = max(written.arrived, record.offset + record.length)
+            written.pending.append(record)
+            connection.held_bytes += len(record.data)
         else:
-            self._sent(connection, written, record, items)
+            self._read(connection, read, record, items)
+        late = connection.late_since
+        if not written.late and not read.late:
+            self._drain(connection, items)
+        elif (late is not None and record.time - late > LATE_NS) or connection.held_bytes > MAX_HELD_BYTES:
+            self._drain(connection, items, lost_at=record.time)
+        elif sending:
+            self.stats.held += 1
+
+    def _drain(self, connection: _Connection, items: list[Item], *, lost_at: int | None = None) -> None:
+        """Emit what was held back, in the order in which it happened. `lost_at`: what is late still was lost."""
+        flows: list[list[Item]] = []
+        for flow in (connection.request, connection.response):
+            out: list[Item] = []
+            for record in flow.pending:
+                self._append(connection, flow, record, out)
+            flow.pending.clear()
+            if flow.late and lost_at is not None:
+                self._hole(connection, flow, lost_at, flow.read_to, out)
+                flow.arrived = flow.read_to
+            flow.trim()
+            flows.append(out)
+        requests, responses = flows
+        at = 0
+        for request in requests:
+            while at < len(responses) and responses[at].time < request.time:
+                items.append(responses[at])
+                at += 1
+            items.append(request)
+        items += responses[at:]
+        if not connection.request.late and not connection.response.late:
+            connection.late_since = None
+        connection.held_bytes = 0
 
     # the sender's records give the bytes
 
-    def _sent(self, connection: _Connection, flow: _Flow, record: Data, items: list[Item]) -> None:
-        if flow.late and record.offset >= flow.read_to:
-            # The record that the reader was ahead of was lost; what is held was sent before this one.
-            self._fill(connection, flow, record.time, items)
-            self._caught_up(connection, items)
-        flow.arrived = max(flow.arrived, record.offset + record.length)
-        self._append(connection, flow, record, items)
-        if connection.late_since is not None:
-            self._caught_up(connection, items)
-
     def _append(self, connection: _Connection, flow: _Flow, record: Data, items: list[Item]) -> None:
-        offset, data = record.offset, record.data
+        offset, data, time = record.offset, record.data, record.time
         end = offset + record.length
         if flow.sent is None:
             flow.sent = offset
         if end <= flow.sent:
-            # Given up before it came, and filled from the reader's record.
+            # Given up before it came.
             self.stats.stale += 1
             return
+        if flow.ahead:
+            # A sender that was interrupted before its record: what was read by then was sent by then.
+            time = min(time, flow.read_by(end) or time)
         if offset > flow.sent:
-            self._hole(connection, flow, record.time, offset, items)
+            self._hole(connection, flow, time, offset, items)
         else:
             data = data[flow.sent - offset :]
         if data:
-            items.append(Chunk(record.connection, flow.way, record.time, flow.sent, data))
+            items.append(Chunk(record.connection, flow.way, time, flow.sent, data))
             if flow.placing is not None:
                 self._place(connection, flow, flow.placing.sent(flow.sent, data), items)
             flow.sent += len(data)
         if flow.sent < end:
-            self._hole(connection, flow, record.time, end, items)
-        flow.trim()
+            self._hole(connection, flow, time, end, items)
 
     def _hole(self, connection: _Connection, flow: _Flow, time: int, until: int, items: list[Item]) -> None:
         """Emit what the reader saw of `[flow.sent, until)`, and a `Gap` for the rest."""
         assert flow.sent is not None
         name = connection.peer.connection
-        for start, data, read_at in flow.stash:
-            if start >= until:
+        for begin, _, read_at, data in flow.ahead:
+            if begin >= until:
                 break
-            if start + len(data) <= flow.sent:
+            if not data or begin + len(data) <= flow.sent:
                 continue
-            if start > flow.sent:
-                self._gap(flow, name, time, start, items)
-            part = data[flow.sent - start : until - start]
+            if begin > flow.sent:
+                self._gap(flow, name, read_at, begin, items)
+            part = data[flow.sent - begin : until - begin]
             items.append(Chunk(name, flow.way, read_at, flow.sent, part, filled=True))
             self.stats.filled += 1
             flow.sent += len(part)
@@ -333,14 +367,10 @@ class Streams:
         end = begin + record.length
         items.append(Read(record.connection, flow.way, record.time, end, begin))
         flow.read_to = max(flow.read_to, end)
-        if end > flow.arrived:
-            if connection.late_since is None:
-                connection.late_since = record.time
-            if record.data:
-                flow.stash.append((begin, record.data, record.time))
-                flow.stash_bytes += len(record.data)
-                while flow.stash_bytes > MAX_STASH_BYTES:
-                    flow.stash_bytes -= len(flow.stash.popleft()[1])
+        if flow.sent is not None and end > flow.sent:
+            flow.note_ahead(begin, end, record.time, record.data)
+        if flow.late and connection.late_since is None:
+            connection.late_since = record.time
 
     def _place(self, connection: _Connection, flow: _Flow, delta: int | None, items: list[Item]) -> None:
         if delta is None or flow.placing is None:
@@ -349,42 +379,3 @@ class Streams:
         flow.delta = delta
         for read in reads:
             self._read(connection, flow, read, items)
-
-    # records that are late
-
-    def _hold(self, connection: _Connection, flow: _Flow, record: Data, items: list[Item]) -> None:
-        flow.arrived = max(flow.arrived, record.offset + record.length)
-        connection.held.append((flow, record))
-        connection.held_bytes += len(record.data)
-        self.stats.held += 1
-        if connection.held_bytes > MAX_HELD_BYTES:
-            self._give_up(connection, items, record.time)
-
-    def _give_up(self, connection: _Connection, items: list[Item], time: int) -> None:
-        """The late records were lost: go on with what the readers saw."""
-        flows = (connection.request, connection.response)
-        for flow in flows:
-            if flow.late and flow.sent == flow.arrived:
-                self._fill(connection, flow, time, items)
-        self._release(connection, items)
-        for flow in flows:
-            # Of these, records were held that come before what is missing.
-            if flow.late:
-                self._fill(connection, flow, time, items)
-        connection.late_since = None
-
-    def _fill(self, connection: _Connection, flow: _Flow, time: int, items: list[Item]) -> None:
-        """Emit what the reader is ahead by."""
-        self._hole(connection, flow, time, flow.read_to, items)
-        flow.arrived = flow.read_to
-        flow.trim()
-
-    def _caught_up(self, connection: _Connection, items: list[Item]) -> None:
-        if not connection.request.late and not connection.response.late:
-            connection.late_since = None
-            self._release(connection, items)
-
-    def _release(self, connection: _Connection, items: list[Item]) -> None:
-        held, connection.held, connection.held_bytes = connection.held, [], 0
-        for flow, record in held:
-            self._append(connection, flow, record, items)

@@ -11,7 +11,7 @@ from tracer.capture import CaptureFile
 from tracer.pipeline import Pipeline
 from tracer.records import Data
 
-NAMES = ["startup", "truth", "traced", "crio", "k120"]
+NAMES = ["startup", "truth", "traced", "crio", "k120", "evented"]
 CUTS = [0.07, 0.23, 0.41, 0.58, 0.77, 0.9]
 EARLY_NS = 10_000_000_000
 

@@ -109,7 +109,7 @@ class Kubelet:
             run.sent(call)
             self._run_of[call.id] = run
             if tentative and isinstance(run, RelistRun):
-                self._confirm(run)
+                self._confirm(run, changed)
                 self._show_calls(run, changed)
             elif run.kind != kind and isinstance(run, SyncRun):
                 # It turned out to be a termination: its earlier calls are shown as part of one.
@@ -140,6 +140,9 @@ class Kubelet:
             return changed
         run.done(call, time)
         if isinstance(run, RelistRun):
+            if run.rivalled and run.tentative and run in self._runs:
+                self._give_back(run, changed)
+                return changed
             self._relist_done(run, changed)
         elif isinstance(run, SyncRun) and run.complete:
             self._close_pass(run, changed)
@@ -239,13 +242,18 @@ class Kubelet:
 
     def _new_relist(self, run: RelistRun, changed: Changed) -> Run:
         if run.tentative is None:
-            self._confirm(run)
+            self._confirm(run, changed)
             changed.relists.append(run.relist)
         self._runs.append(run)
         return run
 
-    def _confirm(self, run: RelistRun) -> None:
-        """It is a relist, and the latest one."""
+    def _confirm(self, run: RelistRun, changed: Changed) -> None:
+        """It is a relist, and the latest one; lists that might have been one at the same time are others'."""
+        for other in self._tentative():
+            if other is not run and other.ready is not None:
+                self._give_back(other, changed)
+            elif other is not run:
+                other.rivalled = True
         if self.relist is not None:
             run.relist.interval = run.relist.start - self.relist.relist.start
         self.relist = run
@@ -255,11 +263,14 @@ class Kubelet:
 
         A stats request, or the stop of a sandbox that the list shows as not ready: garbage collection.
         """
-        for run in [run for run in self._runs if isinstance(run, RelistRun) and run.tentative]:
+        for run in self._tentative():
             listed = run.calls[0].sandboxes or ()
             dead = any(item.id == call.sandbox_id and not item.ready for item in listed)
             if run.ready is not None and (call.method != "StopPodSandbox" or dead):
                 self._give_back(run, changed)
+
+    def _tentative(self) -> list[RelistRun]:
+        return [run for run in self._runs if isinstance(run, RelistRun) and run.tentative]
 
     def _give_back(self, run: RelistRun, changed: Changed) -> None:
         other, first = run.tentative, run.calls[0]
@@ -367,7 +378,7 @@ class Kubelet:
             return
         self._expired_at = now
         held = []  # runs whose next call a tentative relist has
-        for relist in [run for run in self._runs if isinstance(run, RelistRun) and run.tentative]:
+        for relist in self._tentative():
             if relist.ready is not None and now - relist.ready > NEXT_NS:
                 self._give_back(relist, changed)
             else:

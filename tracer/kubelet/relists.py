@@ -68,6 +68,7 @@ class RelistRun(Run):
         self._lists = 0
         self.listed_at: int | None = None
         self.late = False
+        self.rivalled = False  # another list is known to be the relist's: a tentative one is not
         self.noted = False  # as a boundary between passes
         self.given = 0  # events handed out
 

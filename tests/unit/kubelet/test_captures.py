@@ -8,8 +8,8 @@ import pytest
 from tests.unit.replayed import monotonic, replayed, truth
 
 NEAR = 20_000_000  # ns between a line of the log and the wire
-WITH_RELISTS = ["truth", "traced", "crio", "k120"]
-WHOLE = ["startup", "truth", "traced", "crio", "k120"]
+WITH_RELISTS = ["truth", "traced", "crio", "k120", "evented"]
+WHOLE = ["startup", "truth", "traced", "crio", "k120", "evented"]
 
 
 def spans_near(name, sync):
@@ -41,14 +41,14 @@ def test_each_logged_relist_of_one_pod_is_found_and_no_other(name):
     assert Counter(calls[r["calls"][0]]["pod"]["uid"] for r in pods) == logged
 
 
-@pytest.mark.parametrize("name", ["truth", "traced", "crio", "k120"])
+@pytest.mark.parametrize("name", WITH_RELISTS)
 def test_relists_last_what_the_kubelet_measured_less_its_own_work(name):
     measured = truth(name).metrics["kubelet_pleg_relist_duration_seconds_sum"]
     found = sum(r["duration_seconds"] for r in replayed(name)["relists"] if r["kind"] == "generic")
     assert 0.65 <= found / measured <= 1.02
 
 
-@pytest.mark.parametrize("name", ["startup", "truth", "traced", "crio"])
+@pytest.mark.parametrize("name", ["startup", "truth", "traced", "crio", "evented"])
 def test_the_pleg_events_are_those_the_kubelet_logged(name):
     logged = Counter((e["type"], e["pod_uid"], e["id"]) for e in truth(name).of("pleg_event"))
     found = Counter(
@@ -59,7 +59,7 @@ def test_the_pleg_events_are_those_the_kubelet_logged(name):
     assert found == logged
 
 
-@pytest.mark.parametrize("name", ["startup", "truth", "traced", "crio"])
+@pytest.mark.parametrize("name", ["startup", "truth", "traced", "crio", "evented"])
 def test_each_sync_pass_is_one_syncpod_of_its_pod(name):
     used = Counter()
     for sync in replayed(name)["sync_passes"]:
@@ -69,7 +69,7 @@ def test_each_sync_pass_is_one_syncpod_of_its_pod(name):
     assert max(used.values()) == 1
 
 
-@pytest.mark.parametrize("name", ["startup", "truth", "traced", "crio"])
+@pytest.mark.parametrize("name", ["startup", "truth", "traced", "crio", "evented"])
 def test_no_changing_call_of_the_kubelet_is_outside_a_sync_pass(name):
     changing = {"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox"}
     held = {call for sync in replayed(name)["sync_passes"] for call in sync["calls"]}
@@ -128,3 +128,32 @@ def test_passes_are_the_same_when_the_kubelet_sends_no_trace_ids(monkeypatch):
         # Of several pods that start at once with one image, whose ImageStatus it was is not known: nobody's.
         assert calls <= exact[name]
     assert sum(map(len, without.values())) >= 0.9 * sum(map(len, exact.values()))
+
+
+@pytest.mark.parametrize("name", ["midstream", "restart"])
+def test_of_a_kubelet_older_than_the_capture_every_event_is_one_it_logged(name):
+    logged = Counter((e["type"], e["id"]) for e in truth(name).of("pleg_event"))
+    found = Counter(
+        (e["type"], e["container_id"])
+        for e in replayed(name)["pleg_events"]
+        if e["type"] in ("ContainerStarted", "ContainerDied")
+    )
+    assert found - logged == Counter()
+    begin = min(monotonic(name, call["start"]) for call in replayed(name)["calls"])
+    later = Counter((e["type"], e["id"]) for e in truth(name).of("pleg_event") if e["t"] > begin + 5_000_000_000)
+    assert sum((found & later).values()) >= 0.95 * sum(later.values())
+
+
+def test_a_restarted_runtime_is_traced_by_names_from_headers_again():
+    calls = [call for call in replayed("restart")["calls"] if call["client"]["comm"] == "kubelet"]
+    sources = [call["method_source"] for call in sorted(calls, key=lambda call: call["start"])]
+    assert "inferred" in sources
+    assert sources[-30:] == ["header"] * 30
+
+
+def test_the_events_of_an_evented_kubelet_come_from_its_stream():
+    streams = {call["id"] for call in replayed("evented")["calls"] if call["method"] == "GetContainerEvents"}
+    assert streams
+    assert {e["relist"] in streams for e in replayed("evented")["pleg_events"]} == {True, False}
+    (stream,) = [call for call in replayed("evented")["calls"] if call["id"] in streams]
+    assert (stream["streaming"], stream["duration_seconds"], stream["ended_by"]) == (True, None, None)
