@@ -10,6 +10,7 @@
 #include "ends.bpf.h"
 #include "ring.bpf.h"
 
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 /* A record is sent off when it holds FULL_PAYLOAD, and a piece has at most PIECE bytes: their sum is what the work space
@@ -21,6 +22,9 @@
  * CPU does nothing else meanwhile. */
 #define OPERATION_PAYLOAD (64 << 20)
 #define PRESSED_PAYLOAD 4096 /* when the ring fills up: headers and small messages still fit */
+
+/* kernel/bpf/helpers.c, Linux 6.2 */
+extern void *bpf_rdonly_cast(void *object, __u32 type) __ksym;
 
 /* Payload kept of what a socket receives: the bytes were seen when they were sent, only their time is news. */
 const volatile __u32 receive_payload = 512;
@@ -178,20 +182,19 @@ static __always_inline void capture(struct sock *sk, struct scratch *s, __u32 by
 		flush(s, counters);
 }
 
-/* The end of a wanted connection, or nothing. The order of the tests is the price every other socket pays. */
+/* The end of a wanted connection, or nothing. The order of the tests is the price every other socket pays; so no helper
+ * is called before a path is found, but the kernel's type is asserted (bpf_rdonly_cast compiles to nothing). */
 static __always_inline struct end *find_end(struct sock *sk, __u32 program)
 {
-	struct unix_sock *u, *peer;
+	struct unix_sock *u;
 	struct end *end;
 
 	if (sk->__sk_common.skc_family != AF_UNIX || sk->sk_type != SOCK_STREAM)
 		return 0;
-	u = bpf_skc_to_unix_sock(sk);
-	if (!u)
-		return 0;
+	u = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct unix_sock));
 	if (!u->addr) {
-		peer = peer_of(u);
-		if (!peer || !peer->addr)
+		u = bpf_rdonly_cast(u->peer, bpf_core_type_id_kernel(struct unix_sock));
+		if (!u || !u->addr)
 			return 0;
 	}
 	end = bpf_sk_storage_get(&ends, sk, 0, 0);

@@ -1,4 +1,4 @@
-"""What tracing costs those who are not traced, and those who are: ns an operation with and without, in one run.
+"""What tracing costs those who are not traced and those who are: CPU time with and without, in one run.
 
     python -m tests.bench.bystander [--rounds N]
 
@@ -104,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     results = run(parser.parse_args().rounds)
-    print(f"kernel {os.uname().release}, {os.cpu_count()} CPUs; ns an operation")
+    print(f"kernel {os.uname().release}, {os.cpu_count()} CPUs; ns of CPU time an operation")
     print(f"{'operation':36} {'without':>8} {'empty':>8} {'criscope':>8} {'ratio':>6} {'more, each':>10}  budget")
     for name, (title, operations, budget) in OPERATIONS.items():
         without, empty, traced = results[name]
