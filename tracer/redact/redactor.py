@@ -139,7 +139,7 @@ class Redactor:
         before = self._connections.get(record.connection)
         cover = before.covers[way] if before is not None else None
         items = self._streams.feed(record)
-        reads = [item for item in items if isinstance(item, Read)]
+        reads = {item.way: item for item in items if isinstance(item, Read)}
         for item in items:
             self._item(item)
         connection = self._connection(record.connection)
@@ -154,7 +154,7 @@ class Redactor:
             connection.unplaced[way].append(held)
         else:
             self.stats.unplaced += 1
-        for read in reads:
+        for read in reads.values():
             self._place(connection, read)
         return held
 

@@ -247,6 +247,8 @@ def test_ids_labels_types_and_numbers_are_kept(body):
             field(1, b"io.kubernetes.pod.name") + field(2, b"x" * 5) + field(3, b"xxxx"),
         ),
         (field(1, CONTAINER.upper().encode()), field(1, b"x" * 64)),
+        (field(1, CONTAINER.encode()) + field(3, SANDBOX.encode()), field(1, CONTAINER.encode()) + field(3, b"x" * 64)),
+        (field(2, b"\n\x20" + b"s" * 32 + b"hahb"), field(2, b"x" * 38)),  # ... field 1, a text, and a number twice
         (field(1, b"adminpass"), field(1, b"x" * 9)),  # reads as a message: field 12, eight bytes
         (field(1, b"hahbhc"), field(1, b"x" * 6)),  # ... field 13, a number, three times
         (field(3, b"\tsecret!!"), field(3, b"x" * 9)),  # ... field 1, eight bytes
@@ -442,6 +444,7 @@ RUNC = ["runc", "--root", "/run/containerd/runc/k8s.io", "create", "--bundle", "
             {},
             ["runc", "exec", "xx", "xxx", CONTAINER, "xxxxx", "xxxxxxxx"],
         ),
+        (["runc", "exec", CONTAINER, "/opt/tool"], {}, ["runc", "exec", CONTAINER, "xxxxxxxxx"]),
         ([], {}, []),
         ([""], {}, [""]),
     ],

@@ -158,3 +158,25 @@ def test_a_socket_of_ttrpc_that_carries_something_else_is_overwritten():
         talk.write("client", text)
     found = redacted(talk.records)
     assert {bytes(set(r.data)) for r in found if isinstance(r, Data) and r.direction == "send"} <= {b"x", b""}
+
+
+def test_a_head_that_cannot_be_one_is_not_believed():
+    talk = Conversation(path=SHIM)
+    talk.write("client", struct.pack(">IIBB", 5 << 20, 1, 1, 0) + SPEC)
+    talk.write("client", struct.pack(">IIBB", 10, 1, 2, 0) + SPEC)
+    talk.write("client", struct.pack(">IIBB", 10, 0, 1, 0) + SPEC)
+    talk.write("client", struct.pack(">IIBB", 10, 1, 1, 8) + SPEC)
+    talk.write("client", ask(1, b"Exec", EXEC))
+    found = redacted(talk.records)
+    assert all(set(r.data) == {ord("x")} for r in found[:8:2])
+    assert CONTAINER.encode() in found[8].data
+
+
+def test_a_gap_longer_than_its_message_ends_with_the_next_write():
+    talk = conversation()
+    kept = [talk.records[0], *talk.records[4:]]
+    kept[0].data = kept[0].data[:30]
+    found = redacted(kept)
+    assert found[0].data[10:] == b"x" * 20
+    assert b"containerd.events.TaskExit" in sent(found)
+    assert not leaks(found)
