@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
+from pydantic_core import from_json
+
 from tracer.errors import CaptureError
 from tracer.records import Closed, Data, Exec, Exit, Lost, Opened, Record
 
@@ -232,7 +234,7 @@ class CaptureFile:
                 line = self._lines.readline(MAX_LINE)
                 if not line:
                     return
-                record = self._record(json.loads(line))
+                record = self._record(from_json(line, allow_inf_nan=False))
             except EOFError:
                 raise CaptureError(self.path, f"is cut off; the {given} records before the cut were read") from None
             except KeyError as error:
@@ -301,8 +303,8 @@ class CaptureFile:
             raise _WrongTypeError("has a wrong argv or env")
         return Exec(
             _integer(line, "t"), _integer(line, "pid"), _integer(line, "ppid"), _text(line, "comm"),
-            [_utf8(value, "argv") for value in argv],
-            {_utf8(name, "env"): _utf8(value, "env") for name, value in env.items()},
+            [_string(value, "argv") for value in argv],
+            {_string(name, "env"): _string(value, "env") for name, value in env.items()},
         )  # fmt: skip
 
     def _exit(self, line: dict[str, Any]) -> Exit:
@@ -345,14 +347,13 @@ def _count(line: dict[str, Any], key: str) -> int:
 
 
 def _text(line: dict[str, Any], key: str) -> str:
-    return _utf8(line[key], key)
+    return _string(line[key], key)
 
 
-def _utf8(value: Any, key: str) -> str:
+def _string(value: Any, key: str) -> str:
     if type(value) is not str:
         raise _WrongTypeError(f"has no text as its {key}")
-    # JSON can write half of a surrogate pair, which nothing behind this can encode.
-    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    return value
 
 
 def _side(line: dict[str, Any]) -> Any:

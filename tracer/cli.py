@@ -87,12 +87,14 @@ def run(
 ) -> None:
     """Trace this node: capture, store, REST interface. Needs root; ends with Ctrl-C or SIGTERM."""
     from tracer.agent import Agent, existing  # noqa: PLC0415  (each command imports what it uses)
+    from tracer.kernel.privileges import drop_privileges  # noqa: PLC0415
     from tracer.kernel.source import KernelSource  # noqa: PLC0415
     from tracer.store import Store  # noqa: PLC0415
 
     wanted = sockets or run_sockets()
     with _clear_errors(), _server(listen) as server:
         source = KernelSource(wanted, processes=False)
+        drop_privileges()  # before any thread starts; what is attached stays so
         with source, Store(store, max_bytes=store_size << 20) as rows:
             found = existing(wanted)
             agent = Agent(source, [rows.feed, server.feed], inventories=found if ask else [])

@@ -200,6 +200,15 @@ def test_the_wheel_brings_its_objects_and_runs_without_a_compiler(tmp_path):
     assert "program socket_send      attached" in done.stdout.replace("ok  ", "")
 
 
+def test_no_capability_is_left_after_the_start(tmp_path):
+    with traced(tmp_path / "none.sock", tmp_path) as tracer:
+        status = Path(f"/proc/{tracer.process.pid}/status").read_text()
+        held = dict(line.split(":\t") for line in status.splitlines() if line.startswith(("Cap", "NoNewPrivs")))
+    assert {name: int(value, 16) for name, value in held.items()} == {
+        "CapInh": 0, "CapPrm": 0, "CapEff": 0, "CapBnd": 0, "CapAmb": 0, "NoNewPrivs": 1,
+    }  # fmt: skip
+
+
 def test_an_interrupted_run_ends_cleanly(tmp_path):
     with traced(tmp_path / "none.sock", tmp_path) as tracer:
         with socket.create_connection(tuple(tracer.url.removeprefix("http://").split(":"))):

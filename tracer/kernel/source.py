@@ -162,12 +162,13 @@ class KernelSource:
                 yield from self.drain()
 
     def counters(self) -> dict[str, int]:
-        """Since construction, over all programs: `records` taken out, and the members of `struct counters`."""
+        """Since construction: `records` taken out, the members of `struct counters`, and what each program lost."""
         with self._lock:
             total = {"records": self._records}
             if not self._closed:
                 for loaded in self._loaded:
-                    for counted in loaded.counters().values():
+                    for program, counted in loaded.counters().items():
+                        total[f"lost_records.{program}"] = counted["lost_records"] + counted["missed_runs"]
                         for name, value in counted.items():
                             total[name] = total.get(name, 0) + value
             return total
