@@ -1,6 +1,6 @@
 """CRI calls: names gRPC calls, takes the facts of their messages, and lets the messages go."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from tracer import rpc
 from tracer.facts import STREAMS, Answer, CriCall, CriEvent, Done, Named, Scope, Sent
 from tracer.naming import Naming, NamingStats, Slot
 from tracer.rpc import Call, Event, Message
-from tracer.schema import METHODS, command, read_containers, read_request, read_response, read_sandboxes, unary
+from tracer.schema import METHODS, NOTHING, command, read_containers, read_request, read_response, read_sandboxes, unary
 from tracer.texts import redact
 
 MAX_HELD_BYTES = 16 * 1024 * 1024
@@ -37,6 +37,7 @@ class Cri:
         self.stats = CriStats(naming=self.naming.stats)
         self._calls: dict[int, CriCall] = {}  # open ones, by id() of their gRPC call
         self._lists: dict[tuple[str, str, Scope | None], tuple[bytes, Any]] = {}
+        self._items: dict[tuple[str, str], Mapping[str, Any]] = {}  # of the latest whole list, by id
         self._answers: dict[int, bytes] = {}  # first answers of open calls without a name
         self._answer_bytes = 0
 
@@ -170,14 +171,16 @@ class Cri:
         except DecodeError:
             self.stats.unparsed += 1
 
-    def _listed(self, call: CriCall, name: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
+    def _listed(self, call: CriCall, name: str, data: bytes, parse: Callable[..., Any]) -> Any:
         """A quiet node answers the same bytes each second: parse them once."""
         key = (call.rpc.peer.path, name, call.scope)
         known = self._lists.get(key)
         if known is not None and known[0] == data:
             return known[1]
-        listed = parse(data)
+        listed = parse(data, self._items.get((key[0], name), NOTHING))
         self._lists[key] = (data, listed)
+        if call.scope is Scope.ALL:
+            self._items[key[0], name] = {item.id: item for item in listed}
         return listed
 
 

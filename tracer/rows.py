@@ -6,6 +6,7 @@ its `end`. Rows of one `kind` and `id` replace each other.
 
 import datetime as dt
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 Kind = Literal["call", "relist", "pleg_event", "sync_pass"]
@@ -49,5 +50,9 @@ class Live(Protocol):
 def rfc3339(unix_ns: int) -> str:
     """RFC 3339 with nanoseconds in UTC: `1796069927930080560` -> `2026-11-30T21:58:47.930080560Z`."""
     seconds, ns = divmod(unix_ns, 1_000_000_000)
-    day = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    return f"{day:%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
+    return f"{_second(seconds)}.{ns:09d}Z"
+
+
+@lru_cache(maxsize=256)
+def _second(unix: int) -> str:
+    return f"{dt.datetime.fromtimestamp(unix, dt.UTC):%Y-%m-%dT%H:%M:%S}"

@@ -5,7 +5,7 @@ v1alpha2 messages are read as v1: v1 kept every field's number and type (a test 
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cri_api.v1 import api_pb2
@@ -36,6 +36,8 @@ def _methods() -> dict[str, str]:
     return known
 
 
+NOTHING: Mapping[str, Any] = {}
+
 METHODS = _methods()
 """CRI method name -> service name (RuntimeService or ImageService)."""
 
@@ -49,34 +51,34 @@ def _pod(metadata: Any) -> Pod:
     return Pod(metadata.namespace, metadata.name, metadata.uid)
 
 
-def read_sandboxes(data: bytes) -> tuple[ListedSandbox, ...]:
-    """The items of a serialised ListPodSandboxResponse; raises `DecodeError` when it is none."""
-    return tuple(
-        ListedSandbox(
-            item.id,
-            _pod(item.metadata),
-            item.metadata.attempt,
-            item.state == 0,
-            item.created_at,
-            item.annotations.get(SEEN_ANNOTATION, ""),
-        )
-        for item in api_pb2.ListPodSandboxResponse.FromString(data).items
-    )
+def read_sandboxes(data: bytes, known: Mapping[str, ListedSandbox] = NOTHING) -> tuple[ListedSandbox, ...]:
+    """The items of a serialised ListPodSandboxResponse; raises `DecodeError` when it is none.
+
+    `known`: items of an earlier list by id. All of a sandbox but its state stays as it was made.
+    """
+    found = []
+    for item in api_pb2.ListPodSandboxResponse.FromString(data).items:
+        ready = item.state == 0
+        before = known.get(item.id)
+        if before is None:
+            pod, seen = _pod(item.metadata), item.annotations.get(SEEN_ANNOTATION, "")
+            before = ListedSandbox(item.id, pod, item.metadata.attempt, ready, item.created_at, seen)
+        found.append(before if before.ready is ready else before._replace(ready=ready))
+    return tuple(found)
 
 
-def read_containers(data: bytes) -> tuple[ListedContainer, ...]:
-    """The items of a serialised ListContainersResponse; raises `DecodeError` when it is none."""
-    return tuple(
-        ListedContainer(
-            item.id,
-            item.pod_sandbox_id,
-            Container(item.id, item.metadata.name, item.metadata.attempt),
-            _pod_of(item.labels),
-            item.state,
-            item.created_at,
-        )
-        for item in api_pb2.ListContainersResponse.FromString(data).containers
-    )
+def read_containers(data: bytes, known: Mapping[str, ListedContainer] = NOTHING) -> tuple[ListedContainer, ...]:
+    """The items of a serialised ListContainersResponse; as `read_sandboxes`."""
+    found = []
+    for item in api_pb2.ListContainersResponse.FromString(data).containers:
+        state = item.state
+        before = known.get(item.id)
+        if before is None:
+            container = Container(item.id, item.metadata.name, item.metadata.attempt)
+            pod = _pod_of(item.labels)
+            before = ListedContainer(item.id, item.pod_sandbox_id, container, pod, state, item.created_at)
+        found.append(before if before.state == state else before._replace(state=state))
+    return tuple(found)
 
 
 def _filter(call: CriCall, wanted: Any, sandboxes: bool) -> None:
