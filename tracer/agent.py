@@ -82,6 +82,7 @@ class Agent:
                     with self._lock:
                         self._pipeline.rows.offset = self.source.realtime_offset_ns
                         rows += self._pipeline.tick(now)
+                        rows += self._pipeline.open()
                 self._give(rows)
                 if not records:
                     waiting.poll(DRAIN_SECONDS)

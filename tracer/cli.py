@@ -164,6 +164,8 @@ def replay(
     ] = None,
 ) -> None:
     """Decode a capture. No root needed; what it shows is what `run` would have shown."""
+    from pydantic_core import to_json  # noqa: PLC0415
+
     from tracer.agent import Replayed  # noqa: PLC0415
     from tracer.capture import CaptureFile  # noqa: PLC0415
     from tracer.replay import Result  # noqa: PLC0415
@@ -187,11 +189,9 @@ def replay(
             pipeline, damage = run_replay(source, feed, progress)
         found = result.object(str(capture), pipeline)
         if json_to == "-":
-            json.dump(found, sys.stdout)
-            sys.stdout.write("\n")
+            sys.stdout.buffer.write(to_json(found) + b"\n")
         elif json_to:
-            with Path(json_to).open("w") as out:
-                json.dump(found, out)
+            Path(json_to).write_bytes(to_json(found) + b"\n")
         else:
             _summary(found)
         if damage:

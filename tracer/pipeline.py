@@ -61,19 +61,18 @@ class Pipeline:
         return out
 
     def tick(self, now: int) -> list[Row]:
-        """Rows that only the passing of time brings: runs that fell silent, and whatever is open now."""
+        """Rows that only the passing of time brings: runs that fell silent."""
         out: list[Row] = []
         self.now = max(self.now, now)
         for kubelet in self.kubelets.values():
             self._changed(kubelet.tick(self.now), out)
-        out += self.open()
         return out
 
     def finish(self) -> list[Row]:
         """The last rows of a source that ended: what is still open stays open."""
-        out: list[Row] = []
-        for kubelet in self.kubelets.values():
-            self._changed(kubelet.tick(self.now + NS), out)
+        now = self.now
+        out = self.tick(now + NS)
+        self.now = now
         return [*out, *self.open(0)]
 
     def open(self, older_than: int = OPEN_AFTER_NS) -> list[Row]:
