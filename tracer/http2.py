@@ -50,7 +50,7 @@ class Frame:
     """One frame. `begin`: time its first byte was sent; `end`: its last. `until`: offset of the byte after it.
 
     `missing` bytes of the payload are not in `payload`: a gap fell into them (only DATA frames outlive that), or they
-    were too many to keep. `filled`: some of it comes from the reader's record, so `begin` and `end` are too late.
+    were too many to keep. `filled`: the sender's record of some of it was lost, so `begin` and `end` may be too late.
     """
 
     type: int
@@ -167,6 +167,7 @@ class Frames:
             # Wholly inside a DATA payload: only that message is hurt.
             self._left -= gap.length
             self._missing += gap.length
+            self._filled = True
             if not self._left:
                 self._finish(gap.time, gap.offset + gap.length, out)
             return

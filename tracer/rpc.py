@@ -252,7 +252,8 @@ class Rpc:
         if self._open >= MAX_OPEN or len(connection.open) >= MAX_STREAMS:
             self._make_room(connection, received.end, out)
         exchange = connection.open[stream] = _Exchange(call, head.encoding)
-        if connection.response.frames.blind:
+        if connection.response.frames.blind or received.until <= half.reading.sent_to:
+            # Its answer may be passing unseen; or has passed, while it was not yet certain that this is a frame.
             self._doubt(connection, connection.response, exchange, received.begin)
         self._open += 1
         self.stats.calls += 1
@@ -370,6 +371,9 @@ class Rpc:
     ) -> None:
         exchange.answered = True
         exchange.answer_seen = last.end
+        if not exchange.requested:
+            # Rather than that the server answered half a request, the rest of it was lost, which will show later.
+            exchange.call.complete = False
         if not last.filled:
             exchange.call.answered = last.end
         reading = half.reading

@@ -130,7 +130,7 @@ class _Flow:
 
     def __init__(self, way: Way) -> None:
         self.way: Way = way
-        self.sent: int | None = None  # up to which items were emitted
+        self.sent = 0  # up to which items were emitted
         self.arrived = 0  # up to which the sender's records are there
         self.pending: list[Data] = []  # those of them that are held back
         self.placing: Placing | None = Placing()  # until the reader is placed
@@ -152,7 +152,7 @@ class _Flow:
 
     def trim(self) -> None:
         """Forget reads of what was emitted."""
-        while self.ahead and self.sent is not None and self.ahead[0][1] <= self.sent:
+        while self.ahead and self.ahead[0][1] <= self.sent:
             self.ahead_bytes -= len(self.ahead.popleft()[3])
 
     def read_by(self, offset: int) -> int | None:
@@ -310,8 +310,6 @@ class Streams:
     def _append(self, connection: _Connection, flow: _Flow, record: Data, items: list[Item]) -> None:
         offset, data, time = record.offset, record.data, record.time
         end = offset + record.length
-        if flow.sent is None:
-            flow.sent = offset
         if end <= flow.sent:
             # Given up before it came.
             self.stats.stale += 1
@@ -332,8 +330,7 @@ class Streams:
             self._hole(connection, flow, time, end, items)
 
     def _hole(self, connection: _Connection, flow: _Flow, time: int, until: int, items: list[Item]) -> None:
-        """Emit what the reader saw of `[flow.sent, until)`, and a `Gap` for the rest."""
-        assert flow.sent is not None
+        """Emit what the reader saw of `[flow.sent, until)`, and a `Gap` for the rest. Sent before `time`, all of it."""
         name = connection.peer.connection
         for begin, _, read_at, data in flow.ahead:
             if begin >= until:
@@ -341,16 +338,15 @@ class Streams:
             if not data or begin + len(data) <= flow.sent:
                 continue
             if begin > flow.sent:
-                self._gap(flow, name, read_at, begin, items)
+                self._gap(flow, name, min(time, read_at), begin, items)
             part = data[flow.sent - begin : until - begin]
-            items.append(Chunk(name, flow.way, read_at, flow.sent, part, filled=True))
+            items.append(Chunk(name, flow.way, min(time, read_at), flow.sent, part, filled=True))
             self.stats.filled += 1
             flow.sent += len(part)
         if flow.sent < until:
-            self._gap(flow, name, time, until, items)
+            self._gap(flow, name, min(time, flow.read_by(until) or time), until, items)
 
     def _gap(self, flow: _Flow, name: str, time: int, until: int, items: list[Item]) -> None:
-        assert flow.sent is not None
         missing = until - flow.sent
         items.append(Gap(name, flow.way, time, flow.sent, missing))
         self.stats.gaps += 1
@@ -367,7 +363,7 @@ class Streams:
         end = begin + record.length
         items.append(Read(record.connection, flow.way, record.time, end, begin))
         flow.read_to = max(flow.read_to, end)
-        if flow.sent is not None and end > flow.sent:
+        if end > flow.sent:
             flow.note_ahead(begin, end, record.time, record.data)
         if flow.late and connection.late_since is None:
             connection.late_since = record.time
