@@ -22,9 +22,13 @@ middle of a message does so for seconds in most of the incidents that end well, 
 MAX_HELD_BYTES = 48 * 1024 * 1024
 """Bytes of records held: both ends of a message of 16 MiB, and what else happens meanwhile."""
 
-MAX_LATE_NS = 250_000_000
-"""A record waits no longer than this for its place, or for bytes that `Streams` has not given: it waits 200 ms for a
-sender's record that is late, and takes it for lost then."""
+MAX_UNPLACED_NS = 250_000_000
+"""A reader's record waits no longer than this for its place in the sender's bytes: those records are microseconds late,
+and on a socket that does not speak HTTP/2 the place is never known."""
+
+MAX_LATE_NS = 2_000_000_000
+"""A record waits no longer than this for bytes that `Streams` has not given: it takes a sender's record for lost with
+the connection's first record after 200 ms, and a kubelet asks something each second."""
 
 RECORD_BYTES = 600
 """What a held record costs besides its data (measured: the object, its numbers and its place in the queue)."""
@@ -43,7 +47,7 @@ MAX_COVERED_GAP = 1024 * 1024
 
 @dataclass(slots=True)
 class RedactStats:
-    """`given_up`: decisions forced before a message was whole; `unplaced`: reader's records that lost their bytes."""
+    """`given_up`: records decided before their messages were whole; `unplaced`: those written without their bytes."""
 
     records: int = 0
     given_up: int = 0
@@ -65,9 +69,12 @@ class _Held:
     placed: bool = True
 
     @property
-    def late(self) -> bool:
-        """Where its bytes are is not known, or they are not there yet."""
-        return not self.placed or (self.cover is not None and self.start + self.length > self.cover.end)
+    def patience(self) -> int:
+        """How long it may wait, ns."""
+        if not self.placed:
+            return MAX_UNPLACED_NS
+        late = self.cover is not None and self.start + self.length > self.cover.end
+        return MAX_LATE_NS if late else MAX_HELD_NS
 
     @property
     def decided(self) -> bool:
@@ -244,7 +251,7 @@ class Redactor:
     def _expire(self, now: int, out: list[Record]) -> None:
         while self._queue:
             held = self._queue[0]
-            if now - held.record.time <= (MAX_LATE_NS if held.late else MAX_HELD_NS):
+            if now - held.record.time <= held.patience:
                 return
             self._give_up(out)
 
@@ -252,8 +259,8 @@ class Redactor:
         """Decide the oldest record held."""
         held, connection = self._queue[0], self._queue[0].connection
         if connection is not None and not held.decided:
-            self.stats.given_up += not held.late
             if held.placed:
+                self.stats.given_up += 1
                 connection.decoder.give_up(held.way)
             else:
                 connection.unplaced[held.way].remove(held)

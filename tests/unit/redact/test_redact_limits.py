@@ -283,8 +283,8 @@ def test_a_reader_whose_place_is_not_known_waits_a_moment_only():
     stage = Redactor()
     read = Data(1_000, "c9", "server", "recv", "/run/crio.sock", 1, 1, "crio", 5, 0, 4, b"GET ")
     assert stage.feed(read) == []
-    assert stage.expire(1_000 + redactor.MAX_LATE_NS) == []
-    assert stage.expire(1_001 + redactor.MAX_LATE_NS) == [dataclasses.replace(read, data=b"")]
+    assert stage.expire(1_000 + redactor.MAX_UNPLACED_NS) == []
+    assert stage.expire(1_001 + redactor.MAX_UNPLACED_NS) == [dataclasses.replace(read, data=b"")]
     assert stage.stats.unplaced == 1
     assert stage.stats.given_up == 0
 
