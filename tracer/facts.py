@@ -121,6 +121,11 @@ class CriCall:
         return self.rpc.id
 
     @property
+    def asks(self) -> str | None:
+        """Its method, or the list that it streams: what the kubelet wants to know is the same."""
+        return STREAMED.get(self.method or "", self.method)
+
+    @property
     def cri(self) -> bool:
         """Whether it is a call of the CRI."""
         return self.api is not None or self.method_source == "inferred"

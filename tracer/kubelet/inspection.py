@@ -34,7 +34,7 @@ class PodInspector:
         self.inspection: Inspection | None = None
 
     def wants(self, call: CriCall) -> bool:
-        method = call.method
+        method = call.asks
         if method == "ContainerStatus":
             return call.container_id in self.containers and call.container_id not in self._asked
         if method == "PodSandboxStatus":
@@ -47,7 +47,7 @@ class PodInspector:
         if self.inspection is None:
             self.inspection = Inspection(self.record.pod, time)
         self.inspection.calls.append(call)
-        self._asked.add(call.container_id or call.sandbox_id or call.method or "")
+        self._asked.add(call.container_id or call.sandbox_id or call.asks or "")
 
     def done(self, call: CriCall, time: int) -> None:
         assert self.inspection is not None

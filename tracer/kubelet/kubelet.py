@@ -58,6 +58,10 @@ _SINGLE: dict[str, ActivityKind] = {
     "RemoveContainer": "container_gc",
     "RemovePodSandbox": "sandbox_gc",
     "GetContainerEvents": "relist",
+    "ImageStatus": "sync",  # whose is not known: several pods start at once with this image
+    "StreamContainerStats": "stats",
+    "StreamPodSandboxStats": "stats",
+    "StreamPodSandboxMetrics": "stats",
 }
 
 
@@ -139,6 +143,11 @@ class Kubelet:
             changed.calls.append((call, _SINGLE.get(call.method or "", "unknown"), None))
             return changed
         run.done(call, time)
+        if call.asks != call.method and call.rpc.status == "UNIMPLEMENTED":
+            # The runtime does not stream lists: the client asks again, and for lists from then on (`cri-client`).
+            self._withdraw(run)
+            changed.calls.append((call, "startup", None))
+            return changed
         if isinstance(run, RelistRun):
             if run.rivalled and run.tentative and run in self._runs:
                 self._give_back(run, changed)
@@ -176,7 +185,7 @@ class Kubelet:
     # placing a call
 
     def _place(self, call: CriCall, time: int, changed: Changed) -> Run | None:
-        method = call.method
+        method = call.asks
         if method == "ListPodSandbox":
             return self._place_sandbox_list(call, time, changed)
         if method == "ListContainers":
@@ -197,6 +206,8 @@ class Kubelet:
         if method == "ExecSync" and call.timeout:
             return self._new(ProbeRun(call))
         waiting = self._waiting(call, time)
+        if waiting is None and method == "PodSandboxStatus" and self.relist is not None and self.relist.again(call):
+            return self.relist
         if waiting is not None and not isinstance(waiting, SyncRun):
             return waiting
         if call.pod is not None and (method in CHANGING or method in {"PullImage", "ExecSync"}):
@@ -218,7 +229,7 @@ class Kubelet:
     def _place_sandbox_list(self, call: CriCall, time: int, changed: Changed) -> Run | None:
         waiting = self._waiting(call, time)
         if call.scope is Scope.READY:
-            return self._new(HousekeepingRun(call))
+            return waiting or self._new(HousekeepingRun(call))
         if call.scope is Scope.POD:
             return waiting or self._new(RelistRun(call, self.records))
         if call.scope is not Scope.ALL:
@@ -268,6 +279,12 @@ class Kubelet:
             dead = any(item.id == call.sandbox_id and not item.ready for item in listed)
             if run.ready is not None and (call.method != "StopPodSandbox" or dead):
                 self._give_back(run, changed)
+
+    def _withdraw(self, run: Run) -> None:
+        if run in self._runs:
+            self._runs.remove(run)
+        if self.relist is run:
+            self.relist = None
 
     def _tentative(self) -> list[RelistRun]:
         return [run for run in self._runs if isinstance(run, RelistRun) and run.tentative]

@@ -89,37 +89,37 @@ class SyncRun(Run):
         last = self.calls[-1]
         if last.rpc.status not in ("OK", None):
             return False
-        if last.method == "ListPodSandbox":
+        if last.asks == "ListPodSandbox":
             return True
-        if last.method == "StopPodSandbox":
+        if last.asks == "StopPodSandbox":
             return self.sync.kind == "terminate"
-        return last.method in ("RunPodSandbox", "CreateContainer", "PullImage")
+        return last.asks in ("RunPodSandbox", "CreateContainer", "PullImage")
 
     def continues(self, call: CriCall) -> bool:
         """Whether `call` belongs to this pass although a relist came between: it ends what the pass began."""
-        if call.method == "CreateContainer":
+        if call.asks == "CreateContainer":
             return self._image is not None
         return self.unfinished
 
     def wants(self, call: CriCall) -> bool:
         if self.trace and call.rpc.trace and call.rpc.trace != self.trace:
             return False
-        method, last = call.method, self.calls[-1]
+        method, last = call.asks, self.calls[-1]
         if method == "PodSandboxStatus":
             if self._check is not None:
                 return self._check.wants(call)
-            return last.method == "RunPodSandbox" and call.sandbox_id == last.sandbox_id
+            return last.asks == "RunPodSandbox" and call.sandbox_id == last.sandbox_id
         if method == "ContainerStatus":
             return self._check is not None and self._check.wants(call)
         if method == "ListPodSandbox":
-            stopped = last.method == "StopPodSandbox"
+            stopped = last.asks == "StopPodSandbox"
             return stopped and call.scope is Scope.POD and call.pod_uid == self.pod.uid
         if method == "ListContainers":
-            checking = last.method in ("ListPodSandbox", "PodSandboxStatus") and self._listed
+            checking = last.asks in ("ListPodSandbox", "PodSandboxStatus") and self._listed
             return bool(checking) and call.scope is Scope.POD and call.pod_uid == self.pod.uid
         if method == "ImageStatus":
             # The image's user (getImageUser) or size: no annotations tell the pod.
-            return self._image is not None and self._image == call.image and last.method in ("ImageStatus", "PullImage")
+            return self._image is not None and self._image == call.image and last.asks in ("ImageStatus", "PullImage")
         if method == "ExecSync":
             return not call.timeout and call.pod is not None and call.pod.uid == self.pod.uid
         return False
@@ -131,7 +131,7 @@ class SyncRun(Run):
         sync = self.sync
         sync.calls.append(call)
         sync.outcome, sync.end, self.over = "open", None, False
-        method = call.method or ""
+        method = call.asks or ""
         self._kind_after(call)
         if method == "ImageStatus" and call.annotated:
             self._image = call.image
@@ -157,7 +157,7 @@ class SyncRun(Run):
         for stage in self.sync.stages:
             if call in stage.calls and all(other.rpc.end is not None for other in stage.calls):
                 stage.end = time
-        if self._check is not None and call.method in ("PodSandboxStatus", "ContainerStatus"):
+        if self._check is not None and call.asks in ("PodSandboxStatus", "ContainerStatus"):
             self._check.done(call, time)
         self._start_check()
 
@@ -180,7 +180,7 @@ class SyncRun(Run):
         return self.sync.kind == "terminate" and self._check is not None and self._check.complete
 
     def _kind_after(self, call: CriCall) -> None:
-        sync, method = self.sync, call.method
+        sync, method = self.sync, call.asks
         if method == "RunPodSandbox":
             sync.kind = "recreate_sandbox" if call.attempt else "create"
         elif method == "StopPodSandbox":
@@ -195,7 +195,7 @@ class SyncRun(Run):
         self.kind = "terminate" if sync.kind == "terminate" else "sync"
 
     def kind_of(self, call: CriCall) -> ActivityKind:
-        return "lifecycle_hook" if call.method == "ExecSync" else self.kind
+        return "lifecycle_hook" if call.asks == "ExecSync" else self.kind
 
     def close(self) -> None:
         """No more can come: the pass ended with its last answer."""
@@ -203,7 +203,7 @@ class SyncRun(Run):
             return
         sync = self.sync
         sync.end = self.last_done
-        changes = [call for call in sync.calls if call.method in CHANGING or call.method == "PullImage"]
+        changes = [call for call in sync.calls if call.asks in CHANGING or call.asks == "PullImage"]
         failed = bool(changes) and changes[-1].rpc.status not in ("OK", None)
         lost = bool(changes) and (changes[-1].rpc.ended_by != "server")
         sync.outcome = "failed" if failed or lost else "ok"

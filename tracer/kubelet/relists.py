@@ -6,7 +6,7 @@ from typing import Literal
 from tracer.facts import CriCall, Scope
 from tracer.kubelet.inspection import Inspection, PodInspector
 from tracer.kubelet.pleg import EventType, PlegEvent, PodRecord, derive, pod_records
-from tracer.kubelet.runs import ActivityKind, Run
+from tracer.kubelet.runs import NEXT_NS, ActivityKind, Run
 
 RELIST_PERIOD_NS = 990_000_000
 """The next relist starts 1 s after the end of the last (`genericPlegRelistPeriod`), so never sooner; 1 % for stamps."""
@@ -75,7 +75,7 @@ class RelistRun(Run):
     def wants(self, call: CriCall) -> bool:
         relist = self.relist
         if self._lists == 1:
-            if call.method != "ListContainers":
+            if call.asks != "ListContainers":
                 return False
             return call.scope is Scope.POD and call.pod_uid == self.uid if self.uid else call.scope is Scope.ALL
         if relist.list_containers is None:
@@ -116,6 +116,8 @@ class RelistRun(Run):
             return
         assert self._current is not None
         self._current.done(call, time)
+        if self.over:
+            self.relist.end = time  # it had asked all but the newest sandbox once more
         uid = self._current.record.pod.uid
         if uid in self._waiting and self._current.complete:
             # OpenShift's kubelet may still ask for the sandbox a second time.
@@ -183,6 +185,12 @@ class RelistRun(Run):
         self.relist.outcome = outcome
         self.relist.end = time
         self.over = True
+
+    def again(self, call: CriCall) -> bool:
+        """Whether it is the second question for a pod's newest sandbox, with which OpenShift's kubelet ends a relist."""
+        end = self.relist.end
+        same = self.over and self.calls[-1].sandbox_id == call.sandbox_id and self._current is not None
+        return same and end is not None and call.rpc.start - end <= NEXT_NS
 
     def expire(self, now: int) -> None:
         if self.ready is None or self.over or now - self.ready <= self.patience:

@@ -51,6 +51,12 @@ class Run:
         if not self.open:
             self.ready = time
 
+    @property
+    def traced(self) -> bool:
+        """Whether its calls share a trace id."""
+        calls = self.calls
+        return len(calls) > 1 and calls[0].rpc.trace is not None and calls[0].rpc.trace == calls[1].rpc.trace
+
     def expire(self, now: int) -> None:
         """Close the run when it has been silent for too long."""
         if self.ready is not None and now - self.ready > self.patience:
@@ -70,18 +76,21 @@ class HousekeepingRun(Run):
     kind: ActivityKind = "housekeeping"
 
     def wants(self, call: CriCall) -> bool:
-        if len(self.calls) == 1:
-            return call.method == "ListContainers" and call.scope is Scope.READY
-        return len(self.calls) == 2 and self.kind == "housekeeping" and call.method in _REQUESTED and not call.timeout
+        if len(self.calls) % 2:
+            return call.asks == "ListContainers" and call.scope is Scope.READY
+        if call.scope is Scope.READY:
+            # Kubelet 1.20 lists once more in the same pass, past its cache.
+            return call.asks == "ListPodSandbox" and len(self.calls) == 2
+        return len(self.calls) == 2 and self.kind == "housekeeping" and call.asks in _REQUESTED and not call.timeout
 
     def sent(self, call: CriCall) -> None:
         super().sent(call)
-        if call.method in _REQUESTED:
+        if call.asks in _REQUESTED:
             self.kind = "exec_api"
 
     def done(self, call: CriCall, time: int) -> None:
         super().done(call, time)
-        self.over = len(self.calls) > 2
+        self.over = self.kind == "exec_api" or len(self.calls) == 4
 
 
 _REQUESTED = frozenset({"Exec", "Attach", "ExecSync", "PortForward", "CheckpointContainer"})
@@ -103,7 +112,7 @@ class ContainersRun(Run):
         self.removed = False
 
     def wants(self, call: CriCall) -> bool:
-        method = call.method
+        method = call.asks
         if method in ("ListContainers", "ListPodSandbox"):
             if call.scope is not Scope.ALL or self.kind not in ("unknown", "container_gc"):
                 return False
@@ -111,18 +120,20 @@ class ContainersRun(Run):
                 return self.lists == 1
             return self.lists == 2 or not self.removed  # GC lists containers again after removals
         if method in ("ListContainerStats", "ListPodSandboxStats"):
-            return self.calls[-1].method == "ListPodSandbox" and self.lists == 1
+            return self.calls[-1].asks == "ListPodSandbox" and self.lists == 1
+        if method == "ContainerStatus" and self.kind == "container_gc" and self.lists == 2:
+            return self.calls[-1].asks != "ListContainers"  # of dangling log links, at its very end
         if method in ("ContainerStatus", "RemoveContainer"):
-            return self.lists == 1 and self.calls[-1].method != "ListPodSandbox"
+            return self.lists == 1 and self.calls[-1].asks != "ListPodSandbox"
         if method == "ReopenContainerLog":
-            return self.calls[-1].method == "ContainerStatus"
+            return self.calls[-1].asks == "ContainerStatus"
         if method == "RemovePodSandbox":
             return self.calls[-1].sandbox_id == call.sandbox_id
-        return method == "StopPodSandbox" and self.kind == "container_gc" and self.calls[-1].method in _GC_BEFORE_STOP
+        return method == "StopPodSandbox" and self.kind == "container_gc" and self.calls[-1].asks in _GC_BEFORE_STOP
 
     def sent(self, call: CriCall) -> None:
         super().sent(call)
-        method = call.method
+        method = call.asks
         if method == "ListContainers":
             self.lists += 1
             if self.lists == 2:
@@ -138,12 +149,12 @@ class ContainersRun(Run):
     def expire(self, now: int) -> None:
         super().expire(now)
         if self.over and self.kind == "unknown":
-            last = self.calls[-1].method
+            last = self.calls[-1].asks
             # A stats pass whose last step never came (an error) is the only other one that ends in S.
             self.kind = "stats" if last == "ListPodSandbox" else "log_rotation"
 
     def kind_of(self, call: CriCall) -> ActivityKind:
-        return "sandbox_gc" if call.method in ("StopPodSandbox", "RemovePodSandbox") else self.kind
+        return "sandbox_gc" if call.asks in ("StopPodSandbox", "RemovePodSandbox") else self.kind
 
 
 _GC_BEFORE_STOP = frozenset({"ListPodSandbox", "RemovePodSandbox"})
@@ -159,7 +170,7 @@ class ImagesRun(Run):
     kind: ActivityKind = "image_gc"
 
     def wants(self, call: CriCall) -> bool:
-        method, last = call.method, self.calls[-1].method
+        method, last = call.asks, self.calls[-1].asks
         if method == "ListPodSandbox":
             return call.scope is Scope.ALL and last == "ListImages"
         if method == "ListContainers":
@@ -177,7 +188,7 @@ class StartupRun(Run):
     prefix = "b"
 
     def wants(self, call: CriCall) -> bool:
-        return len(self.calls) == 1 and call.method == "ListContainers" and call.scope is Scope.ALL
+        return len(self.calls) == 1 and call.asks == "ListContainers" and call.scope is Scope.ALL
 
     def sent(self, call: CriCall) -> None:
         super().sent(call)
@@ -202,23 +213,39 @@ class RemovalRun(Run):
     prefix = "d"
 
     def wants(self, call: CriCall) -> bool:
-        if call.container_id != self.calls[0].container_id or self.calls[-1].method == "RemoveContainer":
+        if call.container_id != self.calls[0].container_id or self.calls[-1].asks == "RemoveContainer":
             return False
-        return call.method in ("ContainerStatus", "RemoveContainer")
+        return call.asks in ("ContainerStatus", "RemoveContainer")
 
     def sent(self, call: CriCall) -> None:
         super().sent(call)
-        if call.method == "RemoveContainer":
+        if call.asks == "RemoveContainer":
             self.kind = "container_gc"
+
+    def done(self, call: CriCall, time: int) -> None:
+        super().done(call, time)
+        if call.rpc.status == "NOT_FOUND":
+            # Removed already: the deletor's queue held it twice, or GC follows a log's dangling link.
+            self.kind, self.over = "container_gc", True
 
 
 def nearest(runs: Iterable[Run], call: CriCall, time: int) -> Run | None:
-    """The run that waits for `call` and became ready last, within its patience."""
+    """The run that waits for `call` and became ready last, within its patience.
+
+    A kubelet that traces sends one trace id with all calls of a garbage collection or pod worker, and a new one with
+    each call of other runs: where there are ids, they decide.
+    """
     best: Run | None = None
+    trace = call.rpc.trace
     for run in runs:
         ready = run.ready
         if run.over or ready is None or time - ready > run.patience or not run.wants(call):
             continue
+        if trace is not None:
+            if run.calls[-1].rpc.trace == trace:
+                return run
+            if run.traced:
+                continue
         if best is None or best.ready is None or ready > best.ready:
             best = run
     return best

@@ -157,3 +157,36 @@ def test_the_events_of_an_evented_kubelet_come_from_its_stream():
     assert {e["relist"] in streams for e in replayed("evented")["pleg_events"]} == {True, False}
     (stream,) = [call for call in replayed("evented")["calls"] if call["id"] in streams]
     assert (stream["streaming"], stream["duration_seconds"], stream["ended_by"]) == (True, None, None)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_nearly_every_call_of_the_kubelet_has_an_activity(name):
+    calls = [
+        call
+        for call in replayed(name)["calls"]
+        if call["client"]["role"] == "kubelet" and call["service"].startswith("runtime.")
+    ]
+    unknown = [call["id"] for call in calls if call["activity"]["kind"] == "unknown"]
+    assert len(unknown) <= 0.01 * len(calls)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_each_logged_housekeeping_pass_is_found_and_no_other(name):
+    logged = [event["t"] for event in truth(name).of("housekeeping")]
+    found = {}
+    for call in replayed(name)["calls"]:
+        if call["activity"]["kind"] == "housekeeping":
+            found.setdefault(call["activity"]["id"], monotonic(name, call["start"]))
+    assert abs(len(found) - len(logged)) <= 1
+    assert [t for t in found.values() if min(abs(t - logged_at) for logged_at in logged) > NEAR] == []
+
+
+def test_calls_that_share_a_trace_id_never_end_up_in_different_activities(traces):
+    of_trace = defaultdict(set)
+    for call in replayed("traced")["calls"]:
+        # Probe workers inherit a pass's trace; a standalone kubelet opens a pass with Version.
+        if call["method"] not in ("ExecSync", "Version"):
+            of_trace[traces[call["id"]]].add(call["activity"]["id"])
+    of_trace.pop(None, None)
+    assert len(of_trace) > 300
+    assert {trace: ids for trace, ids in of_trace.items() if len(ids) > 1} == {}
