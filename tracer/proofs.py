@@ -158,8 +158,9 @@ def _exec_sync(evidence: Evidence, request: Any, response: Any) -> bool:
         return False
     if response.stdout.startswith((b"http://", b"https://")):
         return False  # an Exec's address
-    if len(request.cmd) == 1 and request.cmd[0].startswith("/") and not evidence.response:
-        # CheckpointContainer{id, location, timeout} has this shape too, but not this deadline.
+    if len(request.cmd) == 1 and ("checkpoint" in request.cmd[0] or request.cmd[0].endswith(".tar")):
+        # CheckpointContainer{id, location, timeout} has this shape too, but not this deadline. The kubelet's location
+        # is <root>/checkpoints/checkpoint-<pod>-<container>-<time>.tar (`kubelet.go:CheckpointContainer`).
         return evidence.beyond_usual(request.timeout)
     return evidence.deadline_ns is None or evidence.beyond_usual(request.timeout)
 

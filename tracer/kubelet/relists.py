@@ -187,7 +187,7 @@ class RelistRun(Run):
         self.over = True
 
     def again(self, call: CriCall) -> bool:
-        """Whether it is the second question for a pod's newest sandbox, with which OpenShift's kubelet ends a relist."""
+        """Whether it asks again for a pod's newest sandbox, with which OpenShift's kubelet ends a relist."""
         end = self.relist.end
         same = self.over and self.calls[-1].sandbox_id == call.sandbox_id and self._current is not None
         return same and end is not None and call.rpc.start - end <= NEXT_NS
