@@ -76,7 +76,9 @@ class Desync:
 
 @dataclass(slots=True)
 class FrameStats:
-    """`resyncs`: frame starts found again; `skipped`: bytes that came before it was certain where frames start."""
+    """`desyncs`: times frames' starts were lost; `resyncs`: a start was found late or again; `skipped`: bytes that came
+    before it was certain where frames start.
+    """
 
     desyncs: int = 0
     resyncs: int = 0
@@ -175,6 +177,8 @@ class Frames:
         self._lose(gap.time, out)
 
     def _lose(self, time: int, out: list[Frame | Desync]) -> None:
+        if self._search is None:
+            self.stats.desyncs += 1
         self._drop()
         self._search = Search()
         self.certain = False
@@ -183,7 +187,6 @@ class Frames:
 
     def _miss(self, time: int, out: list[Frame | Desync]) -> None:
         self.blind = True
-        self.stats.desyncs += 1
         out.append(Desync(time))
 
     def _drop(self) -> None:

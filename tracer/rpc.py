@@ -3,11 +3,13 @@
 from dataclasses import dataclass, field
 
 from tracer.calls import Call, EndedBy, Event, Finished, Joined, Left, Opened, Requested, Responded
+from tracer.doubts import Doubts
+from tracer.exchange import Exchange
 from tracer.headers import Headers, HeaderStats, Received
-from tracer.heads import CONTINUATION, DATA, END_STREAM, GOAWAY, HEADERS, PADDED, RST_STREAM
+from tracer.heads import CONTINUATION, DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM
 from tracer.http2 import Frame, Frames, FrameStats
 from tracer.kept import Kept
-from tracer.messages import Body, Message, only
+from tracer.messages import Message
 from tracer.metadata import STATUS, RequestHead, request_head, response_head
 from tracer.reading import Reading
 from tracer.streams import Chunk, Ended, Gap, Item, Peer, Read, Way
@@ -27,9 +29,6 @@ DEADLINE_SLACK_NS = 50_000_000
 """A reset counts as the deadline's when it comes no earlier than this before it: grpc-timeout is rounded up (grpc-go
 `EncodeDuration`) and written a little before the headers are sent. One percent for short deadlines."""
 
-DOUBT_NS = 1_000_000_000
-"""How long after its deadline a call is over for certain though nobody was seen to end it."""
-
 _NO_ERROR, _CANCEL = 0, 8
 _RESET_STATUS = {7: "UNAVAILABLE", _CANCEL: "CANCELLED", 11: "RESOURCE_EXHAUSTED", 12: "PERMISSION_DENIED"}
 """What a client reports for a stream the server reset (PROTOCOL-HTTP2.md, "Errors"); INTERNAL for every other code."""
@@ -46,33 +45,6 @@ class RpcStats:
     headers: HeaderStats = field(default_factory=HeaderStats)
 
 
-class _Exchange:
-    """An open call and what is collected of it."""
-
-    __slots__ = (
-        "answer_seen",
-        "answered",
-        "call",
-        "ended_by",
-        "request",
-        "request_encoding",
-        "requested",
-        "response",
-        "response_encoding",
-    )
-
-    def __init__(self, call: Call, request_encoding: str) -> None:
-        self.call = call
-        self.request: Body | None = None  # from a message on that is not one frame's payload
-        self.response: Body | None = None
-        self.request_encoding = request_encoding
-        self.response_encoding = ""
-        self.requested = False  # the request is complete
-        self.answered = False  # so is the answer
-        self.answer_seen = 0  # when
-        self.ended_by: EndedBy = "server"  # once answered
-
-
 class _Half:
     """One direction: its frames, its header table, and who waits for its reader."""
 
@@ -82,7 +54,7 @@ class _Half:
         self.way: Way = way
         self.frames = Frames(stats.frames, kept)
         self.headers: Headers | None = None  # from the first block on
-        self.reading: Reading[_Exchange] = Reading()
+        self.reading: Reading[Exchange] = Reading()
 
 
 class _Connection:
@@ -92,8 +64,8 @@ class _Connection:
         self.peer = peer
         self.request = _Half("request", stats, kept)
         self.response = _Half("response", stats, kept)
-        self.open: dict[int, _Exchange] = {}
-        self.doubts: dict[int, tuple[int, Way]] = {}  # open calls whose end may have been lost: since when, which way
+        self.open: dict[int, Exchange] = {}
+        self.doubts = Doubts()
         self.joined = False
         self.last_stream = 0
 
@@ -131,12 +103,13 @@ class Rpc:
                     self._desync(connection, half, frame.time)
             half.reading.sent_to = item.offset + len(item.data)
         elif isinstance(item, Read):
-            half = connection.request if item.way == "request" else connection.response
-            for exchange, time in half.reading.read(item):
-                if half is connection.request:
-                    self._received(exchange, time)
-                elif exchange.call.ended_by is None:
-                    self._taken(connection, exchange, time, out)
+            if item.way == "request":
+                for exchange, time in connection.request.reading.read(item):
+                    _received(exchange, time)
+            else:
+                for exchange, time in connection.response.reading.read(item):
+                    if exchange.call.ended_by is None:
+                        self._taken(connection, exchange, time, out)
         elif isinstance(item, Gap):
             self._gap(connection, item, out)
         else:
@@ -144,15 +117,14 @@ class Rpc:
         return out
 
     def _gap(self, connection: _Connection, gap: Gap, out: list[Event]) -> None:
-        if gap.way == "request":
-            half, take = connection.request, self._request
-        else:
-            half, take = connection.response, self._response
+        half = connection.request if gap.way == "request" else connection.response
         for frame in half.frames.feed(gap):
-            if isinstance(frame, Frame):
-                take(connection, half, frame, out)  # DATA with bytes missing at its end
-            else:
+            if not isinstance(frame, Frame):
                 self._desync(connection, half, frame.time)
+            elif gap.way == "request":
+                self._request(connection, half, frame, out)
+            else:
+                self._response(connection, half, frame, out)
 
     def _desync(self, connection: _Connection, half: _Half, time: int) -> None:
         """Frames may be missing: of the table, of what the open calls still send, and perhaps of their ends."""
@@ -162,22 +134,8 @@ class Rpc:
             half.headers.forget()
         for exchange in connection.open.values():
             if not exchange.answered:
-                self._doubt(connection, half, exchange, time)
-
-    def _doubt(self, connection: _Connection, half: _Half, exchange: _Exchange, time: int) -> None:
-        """What a call sends this way, and that it ends, may have been missed."""
-        if half.way == "response":
-            exchange.call.complete = False
-            exchange.response = self._lost(exchange.response)
-        elif not exchange.requested:
-            exchange.call.complete = False
-            exchange.request = self._lost(exchange.request)
-        connection.doubts.setdefault(exchange.call.stream, (time, half.way))
-
-    def _lost(self, body: Body | None) -> Body:
-        body = body or Body(self._kept)
-        body.lose()
-        return body
+                exchange.lose(half.way)
+                connection.doubts.add(exchange.call, time, half.way)
 
     # the client's frames
 
@@ -194,40 +152,21 @@ class Rpc:
         if exchange is None:
             return
         if kind == DATA:
-            if exchange.requested:
-                return
-            call = exchange.call
-            payload = frame.payload if not frame.flags & PADDED else unpadded(frame)
-            call.request_bytes += len(payload) + frame.missing
-            message = only(payload, frame.end) if exchange.request is None and not frame.missing else None
-            if message is None and (payload or frame.missing):
-                if exchange.request is None:
-                    exchange.request = Body(self._kept, exchange.request_encoding)
-                message = next(iter(self._messages(exchange.request, payload, frame)), None)
-            if message is not None and call.request is None:
-                call.request = message
-            if frame.missing:
-                call.complete = False
-            if frame.flags & END_STREAM:
-                self._requested(half, exchange, frame, out)
+            if not exchange.requested:
+                exchange.request(frame)
+                if frame.flags & END_STREAM:
+                    _requested(half, exchange, frame, out)
         elif kind == RST_STREAM:
             self._reset_by_client(connection, exchange, frame, out)
-
-    def _messages(self, body: Body, payload: bytes, frame: Frame) -> list[Message]:
-        messages = body.feed(payload, frame.end, frame.missing)
-        if body.malformed:
-            body.malformed = False
-            self.stats.malformed += 1
-        return messages
 
     def _headers(self, connection: _Connection, half: _Half, received: Received, out: list[Event]) -> None:
         exchange = connection.open.get(received.stream)
         if exchange is None:
             exchange = self._opened(connection, half, received, out)
         if exchange is not None and received.end_stream and not exchange.requested:
-            self._requested(half, exchange, received, out)
+            _requested(half, exchange, received, out)
 
-    def _opened(self, connection: _Connection, half: _Half, received: Received, out: list[Event]) -> _Exchange | None:
+    def _opened(self, connection: _Connection, half: _Half, received: Received, out: list[Event]) -> Exchange | None:
         stream, block = received.stream, received.block
         if stream <= connection.last_stream or not stream & 1:
             return None  # of a call that is over, or not a client's (RFC 9113, section 5.1.1)
@@ -251,10 +190,11 @@ class Rpc:
             call.complete = False
         if self._open >= MAX_OPEN or len(connection.open) >= MAX_STREAMS:
             self._make_room(connection, received.end, out)
-        exchange = connection.open[stream] = _Exchange(call, head.encoding)
+        exchange = connection.open[stream] = Exchange(call, self._kept, head.encoding)
         if connection.response.frames.blind or received.until <= half.reading.sent_to:
             # Its answer may be passing unseen; or has passed, while it was not yet certain that this is a frame.
-            self._doubt(connection, connection.response, exchange, received.begin)
+            exchange.lose("response")
+            connection.doubts.add(call, received.begin, "response")
         self._open += 1
         self.stats.calls += 1
         out.append(Opened(call, received.begin))
@@ -267,25 +207,7 @@ class Rpc:
             self.stats.evicted += 1
             self._finish(connection, oldest, time, "unknown", out)
 
-    def _requested(self, half: _Half, exchange: _Exchange, last: Frame | Received, out: list[Event]) -> None:
-        exchange.requested = True
-        call = exchange.call
-        if not last.filled:
-            call.sent = last.end
-        out.append(Requested(call, last.end))
-        if half.reading.read_to < last.until:
-            half.reading.waiting.append((last.until, exchange))
-        else:
-            self._received(exchange, half.reading.passed(last.until))
-
-    @staticmethod
-    def _received(exchange: _Exchange, time: int | None) -> None:
-        """The server had read the whole request; not told when it answered before that."""
-        call = exchange.call
-        if time is not None and not (exchange.answered and time > exchange.answer_seen):
-            call.received = time if call.sent is None or time > call.sent else call.sent
-
-    def _reset_by_client(self, connection: _Connection, exchange: _Exchange, frame: Frame, out: list[Event]) -> None:
+    def _reset_by_client(self, connection: _Connection, exchange: Exchange, frame: Frame, out: list[Event]) -> None:
         call = exchange.call
         if exchange.answered and int.from_bytes(frame.payload[:4], "big") == _NO_ERROR:
             # The answer was there before the request was complete; grpc-go drops the rest of the stream then.
@@ -322,21 +244,8 @@ class Rpc:
         call = exchange.call
         if kind == DATA:
             if connection.doubts:
-                self._alive(connection, call)
-            payload = frame.payload if not frame.flags & PADDED else unpadded(frame)
-            call.response_bytes += len(payload) + frame.missing
-            message = only(payload, frame.end) if exchange.response is None and not frame.missing else None
-            if message is not None:
-                call.responses += 1
-                out.append(Responded(call, frame.end, message))
-            elif payload or frame.missing:
-                if exchange.response is None:
-                    exchange.response = Body(self._kept, exchange.response_encoding)
-                for each in self._messages(exchange.response, payload, frame):
-                    call.responses += 1
-                    out.append(Responded(call, frame.end, each))
-            if frame.missing:
-                call.complete = False
+                connection.doubts.alive(call)
+            out += [Responded(call, frame.end, message) for message in exchange.response(frame)]
             if frame.flags & END_STREAM:
                 # No trailers: the server broke off (PROTOCOL-HTTP2.md demands trailers).
                 self._answered(connection, half, exchange, frame, out)
@@ -355,19 +264,20 @@ class Rpc:
             return
         call = exchange.call
         if connection.doubts:
-            self._alive(connection, call)
+            connection.doubts.alive(call)
         if received.block is None:
             call.complete = False
         else:
             head = response_head(received.block)
-            exchange.response_encoding = head.encoding or exchange.response_encoding
             if received.end_stream:
                 call.status, call.error = head.status, head.error
+            elif head.encoding:
+                exchange.response_encoding = head.encoding
         if received.end_stream:
             self._answered(connection, half, exchange, received, out)
 
     def _answered(
-        self, connection: _Connection, half: _Half, exchange: _Exchange, last: Frame | Received, out: list[Event]
+        self, connection: _Connection, half: _Half, exchange: Exchange, last: Frame | Received, out: list[Event]
     ) -> None:
         exchange.answered = True
         exchange.answer_seen = last.end
@@ -385,7 +295,7 @@ class Rpc:
         else:
             self._taken(connection, exchange, reading.passed(last.until), out)
 
-    def _taken(self, connection: _Connection, exchange: _Exchange, time: int | None, out: list[Event]) -> None:
+    def _taken(self, connection: _Connection, exchange: Exchange, time: int | None, out: list[Event]) -> None:
         """The client has read the answer, at `time` if that is known."""
         call = exchange.call
         end = exchange.answer_seen
@@ -403,44 +313,38 @@ class Rpc:
 
     # ends
 
-    @staticmethod
-    def _alive(connection: _Connection, call: Call) -> None:
-        """More of an answer came after a gap in it: its end was not lost."""
-        if connection.doubts.get(call.stream, (0, "request"))[1] == "response":
-            del connection.doubts[call.stream]
-
     def _settle(self, connection: _Connection, now: int, out: list[Event]) -> None:
-        """Calls whose end may have been lost are over when their deadline has passed and no reset was seen."""
-        for stream, (since, _) in list(connection.doubts.items()):
-            exchange = connection.open[stream]
-            call = exchange.call
-            if call.deadline_ns is not None and now > call.start + call.deadline_ns + DOUBT_NS:
-                call.complete = False
-                self._finish(connection, exchange, since, "unknown", out)
+        """End the calls whose end was lost."""
+        for call, since in connection.doubts.over(now):
+            call.complete = False
+            self._finish(connection, connection.open[call.stream], since, "unknown", out)
 
     def _finish(
-        self, connection: _Connection, exchange: _Exchange, time: int, ended_by: EndedBy, out: list[Event]
+        self, connection: _Connection, exchange: Exchange, time: int, ended_by: EndedBy, out: list[Event]
     ) -> None:
         call = exchange.call
         del connection.open[call.stream]
         self._open -= 1
-        if connection.doubts:
-            connection.doubts.pop(call.stream, None)
-        if exchange.request is not None:
-            exchange.request.close()
-        if exchange.response is not None:
-            exchange.response.close()
+        exchange.close()
+        self.stats.malformed += exchange.malformed
         call.end = max(call.start, time)
         call.ended_by = ended_by
         out.append(Finished(call, call.end))
+        if connection.doubts:
+            connection.doubts.drop(call)
+            if ended_by == "server":
+                connection.doubts.answered(call, call.end)
+                self._settle(connection, call.end, out)
 
     def _ended(self, connection: _Connection, item: Ended, out: list[Event]) -> None:
         del self._connections[item.connection]
         ended_by: EndedBy = "unknown" if item.evicted else "connection"
         for exchange in list(connection.open.values()):
+            if exchange.call.ended_by is not None:
+                continue  # settled by another's end
             if exchange.answered:
                 self._taken(connection, exchange, None, out)
-            elif exchange.call.stream in connection.doubts:
+            elif exchange.call in connection.doubts:
                 exchange.call.complete = False
                 self._finish(connection, exchange, item.time, "unknown", out)
             else:
@@ -450,15 +354,28 @@ class Rpc:
         out.append(Left(connection.peer, item.time))
 
 
+def _requested(half: _Half, exchange: Exchange, last: Frame | Received, out: list[Event]) -> None:
+    """The client has sent its request to the end."""
+    exchange.requested = True
+    call = exchange.call
+    if not last.filled:
+        call.sent = last.end
+    out.append(Requested(call, last.end))
+    reading = half.reading
+    if reading.read_to < last.until:
+        reading.waiting.append((last.until, exchange))
+    else:
+        _received(exchange, reading.passed(last.until))
+
+
+def _received(exchange: Exchange, time: int | None) -> None:
+    """The server had read the whole request; not told when it answered before that."""
+    call = exchange.call
+    if time is not None and not (exchange.answered and time > exchange.answer_seen):
+        call.received = time if call.sent is None or time > call.sent else call.sent
+
+
 def _past_deadline(call: Call, time: int) -> bool:
     if call.deadline_ns is None:
         return False
     return time - call.start >= call.deadline_ns - min(DEADLINE_SLACK_NS, call.deadline_ns // 100)
-
-
-def unpadded(frame: Frame) -> bytes:
-    """The payload of a DATA frame without its padding (RFC 9113, section 6.1)."""
-    if not frame.flags & PADDED or not frame.payload:
-        return frame.payload
-    pad = frame.payload[0]
-    return frame.payload[1 : max(1, len(frame.payload) - pad)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from tracer.records import Data, Record
 
@@ -14,7 +15,7 @@ def split(records: Iterable[Record], cuts: Callable[[Data], Collection[int]]) ->
             out.append(record)
             continue
         borders = sorted({0, len(record.data), *(at for at in cuts(record) if 0 < at < len(record.data))})
-        for begin, end in zip(borders, borders[1:], strict=False):
+        for begin, end in pairwise(borders):
             out.append(replace(record, offset=record.offset + begin, length=end - begin, data=record.data[begin:end]))
     return out
 

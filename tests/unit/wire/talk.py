@@ -79,8 +79,10 @@ class Talk:
     def _answer(self, stream: int, end: str) -> Iterator[bool]:
         rng, talk = self.random, self.conversation
         pieces = [talk.response_headers(stream)]
-        for _ in range(rng.choice([1, 1, 1, 0, 3])):
-            pieces.append(talk.data(stream, grpc(self._bytes(60_000)), most=rng.choice([16384, 500])))
+        pieces += [
+            talk.data(stream, grpc(self._bytes(60_000)), most=rng.choice([16384, 500]))
+            for _ in range(rng.choice([1, 1, 1, 0, 3]))
+        ]
         if end == "server_reset":
             pieces.append(rst(stream, rng.choice([0, 2, 7, 8, 11])))
         elif end == "no_trailers":
