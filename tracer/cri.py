@@ -98,9 +98,11 @@ class Cri:
         if call.rpc.complete or call.rpc.old_path is None:
             changed += self.naming.finished(call, request.data if request else None, answer)
         events: list[CriEvent] = []
-        if call.method is None:
+        if call.method_source != "header":
             method = self.naming.method(call.rpc.peer.connection, call.rpc.old_path) if call.rpc.old_path else None
-            if method is not None:
+            if method is None:
+                self._rename(call, None)  # this very call contradicted the name it had
+            elif call.method is None:
                 # Named by its own end: all of it is told now.
                 self._rename(call, method)
                 self._request(call)

@@ -18,6 +18,9 @@ from tracer.facts import UID_LABEL
 ID = re.compile(r"[0-9a-f]{64}")
 """Ids of sandboxes and containers, in containerd and CRI-O alike."""
 
+_REFERENCE = re.compile(r"[\w.\-/:@<>+]+")
+"""An image's name with tag or digest; a message of another type, read as text, has other characters."""
+
 DEADLINE_SLACK_NS = 5_000_000
 """Between a deadline and the same one rounded up to the header's unit (1 ms), less the time the dial took."""
 
@@ -68,17 +71,17 @@ def leniently(kind: Any, data: bytes) -> Any:
 
 def proven(evidence: Evidence) -> str | None:
     """The only method this call can be, or None."""
-    found = None
+    found: dict[bool, list[str]] = {True: [], False: []}  # by whether the answer has no field left over
     for method, (request_kind, response_kind, proof) in _PROOFS.items():
         request = strictly(request_kind, evidence.request)
         if request is None:
             continue
         response = leniently(response_kind, evidence.response)
         if response is not None and proof(evidence, request, response):
-            if found is not None:
-                return None
-            found = method
-    return found
+            found[strictly(response_kind, evidence.response) is not None].append(method)
+    if found[True]:
+        return found[True][0] if len(found[True]) == 1 else None
+    return found[False][0] if len(found[False]) == 1 else None
 
 
 def by_elimination(request: bytes, taken: Container[str]) -> str | None:
@@ -185,7 +188,12 @@ def _image_fs_info(_: Evidence, __: Any, response: Any) -> bool:
 
 
 def _list_images(_: Evidence, __: Any, response: Any) -> bool:
-    return bool(response.images) and all(_image_id(item.id) for item in response.images)
+    return bool(response.images) and all(_image(item) for item in response.images)
+
+
+def _image(image: Any) -> bool:
+    named = all(_REFERENCE.fullmatch(name) for name in (*image.repo_tags, *image.repo_digests))
+    return _image_id(image.id) and image.size > 0 and named
 
 
 def _image_id(text: str) -> bool:
@@ -193,11 +201,7 @@ def _image_id(text: str) -> bool:
 
 
 def _image_status(_: Evidence, request: Any, response: Any) -> bool:
-    return (
-        bool(request.image.image)
-        and _image_id(response.image.id)
-        and bool(response.image.repo_tags or response.image.size)
-    )
+    return bool(request.image.image) and _image(response.image)
 
 
 def _pull_image(_: Evidence, request: Any, response: Any) -> bool:
