@@ -24,6 +24,9 @@ TICK_NS = 250_000_000
 CLOCK_NS = 10_000_000_000
 """How often the wall clock is compared with the monotonic one."""
 
+MAX_TRACEBACKS = 10
+"""Mistakes of ours logged in full; after so many they are only counted."""
+
 Output = Callable[[Iterable[Row]], None]
 
 
@@ -42,6 +45,7 @@ class Agent:
         self._thread = threading.Thread(target=self._run, name="tracer", daemon=True)
         self.failure: str | None = None
         self.busy_ns = 0
+        self.errors = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -97,7 +101,12 @@ class Agent:
         rows: list[Row] = []
         with self._lock:
             for record in records:
-                rows += self._pipeline.feed(record)
+                try:
+                    rows += self._pipeline.feed(record)
+                except Exception:  # a mistake of ours about one record must not end the tracing of all others
+                    self.errors += 1
+                    if self.errors <= MAX_TRACEBACKS:
+                        log.exception("a record could not be understood; please report this")
         self.busy_ns += time.perf_counter_ns() - begun
         return rows
 
@@ -153,6 +162,7 @@ class Agent:
         return {
             **stages,
             "pipeline.busy_ns": self.busy_ns,
+            "pipeline.errors": self.errors,
             **{f"kernel.{name}": value for name, value in self.source.counters().items()},
         }
 

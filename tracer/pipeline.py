@@ -15,7 +15,7 @@ from tracer.kubelet.kubelet import Changed, Kubelet
 from tracer.records import Data, Opened, Record
 from tracer.rows import Row
 from tracer.rpc import Left, Rpc
-from tracer.streams import Peer, Streams
+from tracer.streams import Gap, Peer, Streams
 
 KUBELETS = frozenset({
     "kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "k0s", "kubelite", "hyperkube", "edgecore", "edged",
@@ -53,6 +53,9 @@ class Pipeline:
         if isinstance(record, (Data, Opened)) and not is_grpc(record.path):
             return out
         for item in self.streams.feed(record):
+            if isinstance(item, Gap):
+                for kubelet in self.kubelets.values():
+                    kubelet.lost_at = record.time
             for event in self.rpc.feed(item, self.streams.known(item.connection)):
                 if isinstance(event, Left):
                     self._connections.get((event.peer.path, event.peer.client_pid), set()).discard(item.connection)

@@ -33,6 +33,9 @@ MAX_EVENTS = 1024
 EVENT_TO_PASS_NS = 1_000_000_000
 """A pass this soon after an event of its pod was triggered by it: a pod worker starts within milliseconds."""
 
+LOSS_DOUBT_NS = 10_000_000_000
+"""How long after a loss a call may belong to a pass whose beginning was lost."""
+
 EXPIRE_EVERY_NS = 10_000_000
 """How often runs are looked through for those that fell silent: well below their patience."""
 
@@ -87,6 +90,7 @@ class Kubelet:
         self.relist: RelistRun | None = None  # the latest generic one
         self.relist_end: int | None = None
         self.last_listed: int | None = None  # start of the latest generic relist whose lists succeeded
+        self.lost_at = -LOSS_DOUBT_NS  # when bytes of some connection were last missing
         self.evented = False  # the runtime streams its events: relists are rare
         self._pod_of_seen = pod_of_seen
         self._runs: list[Run] = []
@@ -137,7 +141,8 @@ class Kubelet:
         changed = Changed()
         time = call.rpc.end or call.rpc.start
         if call.method == "GetContainerEvents":
-            self.evented = False
+            self.lost_at = -LOSS_DOUBT_NS  # when bytes of some connection were last missing
+        self.evented = False
         run = self._run_of.pop(call.id, None)
         if run is None:
             changed.calls.append((call, _SINGLE.get(call.method or "", "unknown"), None))
@@ -312,7 +317,12 @@ class Kubelet:
         return run
 
     def _only_pass(self, call: CriCall, time: int) -> SyncRun | None:
-        """The one pass that waits for this image; None when several do: no owner is better than a wrong one."""
+        """The one pass that waits for this image; None when several do: no owner is better than a wrong one.
+
+        After a loss another pass may wait whose call was not seen; then only a trace id can tell.
+        """
+        if time - self.lost_at < LOSS_DOUBT_NS and call.rpc.trace is None:
+            return None
         waiting = [run for run in self._passes.values() if not run.over and run.ready is not None and run.wants(call)]
         near = [run for run in waiting if run.ready is not None and time - run.ready <= NEXT_NS]
         chosen = near or waiting

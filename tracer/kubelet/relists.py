@@ -189,8 +189,9 @@ class RelistRun(Run):
     def again(self, call: CriCall) -> bool:
         """Whether it asks again for a pod's newest sandbox, with which OpenShift's kubelet ends a relist."""
         end = self.relist.end
-        same = self.over and self.calls[-1].sandbox_id == call.sandbox_id and self._current is not None
-        return same and end is not None and call.rpc.start - end <= NEXT_NS
+        if not self.over or end is None or self._current is None or not self._current.wants(call):
+            return False
+        return self.calls[-1].sandbox_id == call.sandbox_id and call.rpc.start - end <= NEXT_NS
 
     def expire(self, now: int) -> None:
         if self.ready is None or self.over or now - self.ready <= self.patience:
