@@ -76,6 +76,7 @@ class SyncRun(Run):
         self.trace = call.rpc.trace
         self.last_done: int | None = None
         self._image: str | None = None  # image whose presence was ensured; its user is asked next
+        self._bare = 0  # questions about it without the pod's annotations that may still come
         self._check: PodInspector | None = None  # SyncTerminatingPod's final check
         self._listed: list[CriCall] = []
 
@@ -119,7 +120,7 @@ class SyncRun(Run):
             return bool(checking) and call.scope is Scope.POD and call.pod_uid == self.pod.uid
         if method == "ImageStatus":
             # The image's user (getImageUser) or size: no annotations tell the pod.
-            return self._image is not None and self._image == call.image and last.asks in ("ImageStatus", "PullImage")
+            return self._bare > 0 and self._image == call.image and last.asks in ("ImageStatus", "PullImage")
         if method == "ExecSync":
             return not call.timeout and call.pod is not None and call.pod.uid == self.pod.uid
         return False
@@ -134,7 +135,11 @@ class SyncRun(Run):
         method = call.asks or ""
         self._kind_after(call)
         if method == "ImageStatus" and call.annotated:
-            self._image = call.image
+            self._image, self._bare = call.image, 1  # its user (`getImageUser`)
+        elif method == "ImageStatus":
+            self._bare -= 1
+        elif method == "PullImage":
+            self._image, self._bare = call.image or self._image, 2  # its size too (`GetImageSize`)
         elif method == "CreateContainer":
             self._image = None
         if self._check is not None and method in ("PodSandboxStatus", "ContainerStatus"):
