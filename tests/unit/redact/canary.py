@@ -1,5 +1,6 @@
 """Secrets to plant, and a search for any piece of them in what was written."""
 
+import dataclasses
 import hashlib
 from collections import defaultdict
 from pathlib import Path
@@ -159,6 +160,17 @@ def conversation() -> Conversation:
     for path, (request, answer) in calls().items():
         talk.call(path, request, answer)
     return talk
+
+
+def joined(records: list[Record], at: int) -> list[Record]:
+    """The records from `at` on as a source sees them that starts then: it counts bytes from its own start."""
+    out = records[at:]
+    starts: dict[tuple[str, str, str], int] = {}
+    for number, record in enumerate(out):
+        if isinstance(record, Data):
+            start = starts.setdefault((record.connection, record.side, record.direction), record.offset)
+            out[number] = dataclasses.replace(record, offset=record.offset - start)
+    return out
 
 
 def redacted(records: list[Record]) -> list[Record]:

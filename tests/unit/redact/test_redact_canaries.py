@@ -25,6 +25,7 @@ from tests.unit.redact.canary import (
     UID,
     calls,
     conversation,
+    joined,
     leaks,
     redacted,
     secret,
@@ -126,7 +127,7 @@ def test_fields_newer_than_the_schema_are_overwritten():
 def test_a_late_start_that_knows_no_method_shows_no_secret(start):
     """The connection is older than the recording: every method is only an index."""
     talk = conversation()
-    late = talk.records[6 + 4 * len(calls()) + start :]
+    late = joined(talk.records, 6 + 4 * len(calls()) + start)
     found = redacted(late)
     assert not leaks(found)
     paths = [call.path for call in decoded(late)]
@@ -136,7 +137,7 @@ def test_a_late_start_that_knows_no_method_shows_no_secret(start):
 
 def test_a_late_start_keeps_the_lists_that_prove_what_they_are():
     talk = conversation()
-    found = redacted(talk.records[6 + 4 * len(calls()) :])
+    found = redacted(joined(talk.records, 6 + 4 * len(calls())))
     for path, kind in (
         ("ListContainers", v1.ListContainersResponse),
         ("ListPodSandbox", v1.ListPodSandboxResponse),
@@ -168,7 +169,7 @@ def test_keys_of_hexadecimal_digits_are_no_ids():
     for _ in range(2):
         talk.call(RUNTIME + "CreateContainer", request)
         talk.call(IMAGE + "PullImage", pull)
-    found = redacted(talk.records[-8:])
+    found = redacted(joined(talk.records, -8))
     assert not leaks(found, keys)
     assert b"ab" * 32 in sent(found)
 
@@ -283,7 +284,7 @@ def test_no_loss_late_start_or_cut_shows_a_secret(seed, loss, late):
     chance = random.Random(seed)
     records = split(conversation().records, iter(lambda: chance.choice([1, 9, 60, 300, 5000]), 0))
     if late:
-        records = records[chance.randrange(len(records) // 2) :]
+        records = joined(records, chance.randrange(len(records) // 2))
     kept = []
     for record in records:
         dice = chance.random()
