@@ -30,7 +30,7 @@ lint: venv ## style, types, and the architecture's one direction
 	$(BIN)/lint-imports
 
 unit: venv ## tests without privilege; ARGS="-k name" chooses
-	$(BIN)/python -m pytest --ignore tests/live $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --ignore tests/live $(ARGS)
 
 live: setup ## tests with real eBPF, containerd, runc and CNI
 	$(BIN)/python -m pytest tests/live $(ARGS)

@@ -274,4 +274,4 @@ def test_an_exec_error_loses_every_word_of_its_command():
 def test_error_texts_keep_their_cause_and_are_bounded():
     cause = 'failed to reserve sandbox name "web_shop_u1_0": name is reserved for "3a7e"'
     assert redact(cause) == cause
-    assert len(redact("x" * 10_000)) == 512
+    assert len(redact("word " * 10_000)) == 512
