@@ -10,10 +10,10 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
-from cri_api.v1 import api_pb2
 from google.protobuf.message import DecodeError
 
 from tracer.facts import UID_LABEL
+from tracer.protocol import api_pb2
 
 ID = re.compile(r"[0-9a-f]{64}")
 """Ids of sandboxes and containers, in containerd and CRI-O alike."""

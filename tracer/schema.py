@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cri_api.v1 import api_pb2
 from google.protobuf.message import DecodeError
 
 from tracer.facts import (
@@ -26,6 +25,7 @@ from tracer.facts import (
     Pod,
     Scope,
 )
+from tracer.protocol import api_pb2
 
 
 def _methods() -> dict[str, str]:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from cri_api.v1 import api_pb2
 from google.protobuf.message import DecodeError
 
+from tracer.protocol import api_pb2
 from tracer.redact.schema import Plan, plan_of
 from tracer.streams import Way
 

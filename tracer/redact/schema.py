@@ -8,9 +8,9 @@ from enum import IntEnum
 from functools import cache, lru_cache
 from typing import Any, Union
 
-from cri_api.v1 import api_pb2
 from google.protobuf.descriptor import FieldDescriptor
 
+from tracer.protocol import api_pb2
 from tracer.redact.wire import FIXED32, FIXED64, LENGTH, VARINT
 from tracer.streams import Way
 
