@@ -1,6 +1,7 @@
 """Secrets planted wherever a call can carry one are in nothing that criscope writes, logs, serves or exports."""
 
 import base64
+import contextlib
 import gzip
 import json
 import signal
@@ -51,10 +52,23 @@ def outputs(node, tmp_path_factory):
     found["capture's payloads"] = "\n".join(
         base64.b64decode(record.get("data", "")).decode("latin-1") for record in map(json.loads, lines)
     )
+    found["capture's decoded errors"] = _errors(capture)
     replayed = subprocess.run([COMMAND, "replay", str(capture), "--json", "-"], capture_output=True, text=True)
     assert replayed.returncode == 0, replayed.stderr
     found["replay"] = replayed.stdout
     return canary, oracle.read_text(), found
+
+
+def _errors(capture):
+    """Every error text of the capture as its header blocks say it, before criscope shortens it."""
+    from tests.unit.decode import events
+    from tracer.capture import CaptureFile
+    from tracer.pipeline import is_grpc
+    from tracer.records import Data
+
+    with contextlib.closing(CaptureFile(capture)) as source:
+        records = [each for each in source.records() if isinstance(each, Data) and is_grpc(each.path)]
+    return "\n".join(str(event.call.error) for event in events(records)[0] if hasattr(event, "call"))
 
 
 def test_the_secrets_did_cross_the_socket(outputs):

@@ -19,6 +19,9 @@ PREFIX = 5
 """Bytes before a message: whether it is compressed, and its length (PROTOCOL-HTTP2.md of gRPC)."""
 
 
+_EXECS = ("/ExecSync", "/Exec")
+
+
 class _Names:
     """Requests that old header entries stand for, learnt from messages that prove it.
 
@@ -40,10 +43,10 @@ class _Names:
 
 
 class _Call:
-    __slots__ = ("_contents", "_names", "_old", "_path", "request", "response")
+    __slots__ = ("_contents", "_names", "_old", "path", "request", "response")
 
     def __init__(self, path: str | None, old: Old | None, contents: Contents, names: _Names) -> None:
-        self._path = path
+        self.path = path
         self._old = old
         self._contents = contents
         self._names = names
@@ -63,8 +66,8 @@ class _Call:
         return b"\x00" + head[1:] + bytes(len(body))
 
     def _clean(self, way: Way, body: bytes) -> bytes:
-        if self._path is not None:
-            return self._contents.clean(self._path, way, body)
+        if self.path is not None:
+            return self._contents.clean(self.path, way, body)
         named = self._names.request(self._old) if self._old is not None and way == "request" else None
         if named is not None and self._old is not None:
             clean = self._contents.strictly(named, body)
@@ -91,6 +94,11 @@ class Calls:
         if len(self._calls) >= MAX_CALLS:
             self.close(next(iter(self._calls)))
         self._calls[stream] = _Call(path, old, self._contents, self._names)
+
+    def runs_command(self, stream: int) -> bool:
+        """Whether the call's errors may repeat a command line: an exec's, or those of a call that is not known."""
+        call = self._calls.get(stream)
+        return call is None or call.path is None or call.path.endswith(_EXECS)
 
     def known(self, stream: int) -> bool:
         return stream in self._calls

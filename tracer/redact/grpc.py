@@ -29,6 +29,7 @@ from tracer.redact import http1
 from tracer.redact.calls import Calls
 from tracer.redact.content import Contents
 from tracer.redact.cover import Cover
+from tracer.redact.fields import covered
 from tracer.resync import Search
 from tracer.streams import Chunk, Gap, Way
 
@@ -267,8 +268,12 @@ class _Half:
         if frame.type in (HEADERS, CONTINUATION):
             assert self._headers is not None
             received = self._headers.feed(frame)
-            if not self._certain and not (frame.type == HEADERS and _believed(frame, received)):
+            block = None if received is None else received.block
+            clean = None if block is None else covered(frame, block, command=self._calls.runs_command(frame.stream))
+            if clean is None or not (self._certain or (frame.type == HEADERS and _believed(frame, received))):
                 payload = SPOILED * len(payload)
+            else:
+                payload = clean
             if received is not None:
                 self._received(received)
         elif frame.type == RST_STREAM:

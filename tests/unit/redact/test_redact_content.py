@@ -67,6 +67,18 @@ def test_every_secret_field_exists():
         ("/runtime.v1alpha2.ImageService/PullImage", "PullImageRequest", "PullImageResponse"),
         ("/runtime.v1.RuntimeService/StreamPodSandboxes", "ListPodSandboxRequest", "ListPodSandboxResponse"),
         ("/runtime.v1.ImageService/StreamImages", "ListImagesRequest", "ListImagesResponse"),
+        ("/runtime.v1.RuntimeService/StreamContainers", "ListContainersRequest", "ListContainersResponse"),
+        ("/runtime.v1.RuntimeService/StreamContainerStats", "ListContainerStatsRequest", "ListContainerStatsResponse"),
+        (
+            "/runtime.v1.RuntimeService/StreamPodSandboxStats",
+            "ListPodSandboxStatsRequest",
+            "ListPodSandboxStatsResponse",
+        ),
+        (
+            "/runtime.v1.RuntimeService/StreamPodSandboxMetrics",
+            "ListPodSandboxMetricsRequest",
+            "ListPodSandboxMetricsResponse",
+        ),
         ("/runtime.v1.RuntimeService/GetContainerEvents", "GetEventsRequest", "ContainerEventResponse"),
         ("/runtime.v1.RuntimeService/PullImage", None, None),
         ("/runtime.v1.RuntimeService/Unheard", None, None),
@@ -315,6 +327,54 @@ def test_only_messages_about_pods_that_state_it_twice_are_proven():
                 assert plan is plan_for(path, way)
                 found.add(plan.name)
     assert found == PLANTED
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil"),
+    [
+        ("ListContainersResponse", lambda m: m.containers.add()),
+        ("ListContainersResponse", lambda m: setattr(m.containers[0], "id", "short")),
+        ("ListContainersResponse", lambda m: setattr(m.containers[0].metadata, "name", "other")),
+        ("ListContainersResponse", lambda m: m.containers[1].labels.pop("io.kubernetes.pod.uid")),
+        ("ListContainersResponse", lambda m: m.containers[1].labels.pop("io.kubernetes.pod.name")),
+        ("ListContainersResponse", lambda m: m.containers[1].labels.pop("io.kubernetes.container.name")),
+        ("ListPodSandboxResponse", lambda m: setattr(m.items[0], "id", "short")),
+        ("ListPodSandboxResponse", lambda m: setattr(m.items[0].metadata, "uid", "other")),
+        ("ListPodSandboxResponse", lambda m: setattr(m.items[0].metadata, "name", "other")),
+        ("ListPodSandboxResponse", lambda m: setattr(m.items[0].metadata, "namespace", "other")),
+        ("ContainerStatusResponse", lambda m: setattr(m.status, "id", "short")),
+        ("ContainerStatusResponse", lambda m: setattr(m.status.metadata, "name", "")),
+        ("PodSandboxStatusResponse", lambda m: setattr(m.status, "id", "short")),
+        ("PodSandboxStatusResponse", lambda m: setattr(m.status.metadata, "uid", "")),
+        ("CreateContainerRequest", lambda m: setattr(m, "pod_sandbox_id", "short")),
+        ("CreateContainerRequest", lambda m: setattr(m.config.metadata, "name", "other")),
+        ("CreateContainerRequest", lambda m: setattr(m.sandbox_config.metadata, "uid", "other")),
+        ("RunPodSandboxRequest", lambda m: m.config.labels.clear()),
+        ("PullImageRequest", lambda m: setattr(m.image, "image", "")),
+        ("PullImageRequest", lambda m: m.sandbox_config.labels.clear()),
+        ("StatusResponse", lambda m: m.status.conditions.pop()),
+        ("VersionResponse", lambda m: setattr(m, "version", "0.2.0")),
+        ("VersionResponse", lambda m: setattr(m, "runtime_name", "")),
+        ("VersionResponse", lambda m: setattr(m, "runtime_api_version", "v9")),
+        ("ImageFsInfoResponse", lambda m: setattr(m.image_filesystems[0], "timestamp", 5)),
+        ("ImageFsInfoResponse", lambda m: setattr(m.image_filesystems[0].fs_id, "mountpoint", "var")),
+        ("ListImagesResponse", lambda m: setattr(m.images[0], "id", "app:1")),
+        ("ListImagesResponse", lambda m: setattr(m.images[0], "size", 0)),
+        ("ImageStatusRequest", lambda m: m.image.annotations.clear()),
+        ("ImageStatusRequest", lambda m: setattr(m.image, "image", "")),
+    ],
+)
+def test_a_proof_takes_everything_that_it_asks_for(kind, spoil):
+    """One value that is not as it should be, and nothing is proven."""
+    bodies = {name: message.SerializeToString() for name, message in PROVEN.items()}
+    for path, (request, answer) in calls().items():
+        for plan, body in ((plan_for(path, "request"), request), (plan_for(path, "response"), answer)):
+            bodies.setdefault(plan.name, body)
+    message = getattr(v1, kind).FromString(bodies[kind])
+    way = "request" if kind.endswith("Request") else "response"
+    assert kind in [plan.name for plan in proven(way, message.SerializeToString())]
+    spoil(message)
+    assert kind not in [plan.name for plan in proven(way, message.SerializeToString())]
 
 
 def test_what_is_proven_but_not_strict_is_guessed():

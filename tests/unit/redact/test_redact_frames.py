@@ -80,7 +80,8 @@ def test_padding_that_is_longer_than_its_frame_hurts_no_other():
     assert not leaks(out)
 
 
-def test_every_form_of_a_header_block_stays():
+def test_a_header_block_stays_with_padding_and_priority_and_one_in_several_frames_does_not():
+    """Where a value stands in a block of several frames is not told: such a block is overwritten as a whole."""
     talk = Conversation().open()
     block = talk.client.encode(talk.request_fields(PULL))
     padded = HeadersFrame(1, data=block, pad_length=9, depends_on=0, stream_weight=15)
@@ -99,8 +100,8 @@ def test_every_form_of_a_header_block_stays():
     for records in (talk.records, bytewise(talk.records)):
         out = redacted(records)
         assert not leaks(out)
-        assert [facts(call) for call in decoded(out)] == [facts(call) for call in decoded(talk.records)]
-        assert [call.path for call in decoded(out)] == [PULL, STATUS]
+        assert facts(decoded(out)[0]) == facts(decoded(talk.records)[0])
+        assert [call.path for call in decoded(out)] == [PULL, None]
         assert chatter() in sent(out)
         assert priority in sent(out)
 

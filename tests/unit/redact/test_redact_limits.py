@@ -329,3 +329,21 @@ def test_a_reader_given_up_before_it_is_placed_stays_without_bytes():
     assert [r.data for r in out[:2]] == [b"", b""]
     assert stage.stats.unplaced == 2
     assert all(len(safe.data) == record.length for safe, record in zip(out[6:], talk.records[6:], strict=True))
+
+
+def test_a_message_too_long_to_be_looked_into_is_passed_over(monkeypatch):
+    """It is decided as it comes, and the next of its stream is read again."""
+    monkeypatch.setattr("tracer.redact.messages.MAX_MESSAGE", 1000)
+    talk = Conversation().open()
+    stream = talk.request(METHOD, REQUEST)
+    talk.write("server", talk.headers(stream, talk.server.encode([(":status", "200")])))
+    secret = SECRETS["annotation"].encode()
+    body = grpc(secret * 50) + grpc(ANSWER)
+    for at in range(0, len(body), 100):
+        talk.write("server", talk.data(stream, body[at : at + 100]))
+    stage = Redactor()
+    early = [safe for record in talk.records[:-30] for safe in stage.feed(record)]
+    assert len(early) == len(talk.records) - 30
+    out = early + [safe for record in talk.records[-30:] for safe in stage.feed(record)] + stage.flush()
+    assert not leaks(out)
+    assert sum(CONTAINER.encode()[:20] in r.data for r in out if isinstance(r, Data) and r.direction == "send") >= 1
