@@ -199,7 +199,7 @@ class Redactor:
         connection = self._connection(item.connection)
         way, cover = item.way, connection.covers[item.way]
         gap = item.length if isinstance(item, Gap) else 0
-        if cover.end != item.offset or gap > MAX_COVERED_GAP:
+        if gap > MAX_COVERED_GAP:
             connection.decoder.give_up(way)
             self._end(cover)
             cover = connection.covers[way] = Cover(item.offset + gap)
