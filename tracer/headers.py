@@ -100,7 +100,7 @@ class Headers:
                     self.stats.memoised += 1
                 end_stream = flags & END_STREAM == END_STREAM
                 return Received(frame.stream, block, end_stream, frame.begin, frame.end, frame.until, frame.filled)
-            fragment = _fragment(frame)
+            fragment = block_fragment(frame)
             if self._first is not None or fragment is None:
                 # A block without its end, or padding longer than the frame: the peer would have closed.
                 return self._spoiled(frame)
@@ -134,7 +134,7 @@ class Headers:
 
     def forget(self) -> None:
         """A block may be missing: nothing in the table is certain any more."""
-        self._first, self._parts = None, []
+        self._first, self._parts, self._parts_size = None, [], 0
         self.epoch += 1
         self.stats.forgotten += 1
         self._table = Table(whole=False)
@@ -167,7 +167,7 @@ class Headers:
         )
 
 
-def _fragment(frame: Frame) -> bytes | None:
+def block_fragment(frame: Frame) -> bytes | None:
     """The header block fragment of a HEADERS frame without padding and priority (RFC 9113, section 6.2)."""
     payload, flags = frame.payload, frame.flags
     if frame.missing:

@@ -76,7 +76,9 @@ class Desync:
 
 @dataclass(slots=True)
 class FrameStats:
-    """`desyncs`: times frames' starts were lost; `resyncs`: a start was found late or again; `skipped`: bytes that came
+    """Counters.
+
+    `desyncs`: times frames' starts were lost; `resyncs`: a start was found late or again; `skipped`: bytes that came
     before it was certain where frames start.
     """
 

@@ -67,11 +67,11 @@ class Body:
         if not data:
             return out
         if self._parts:
-            if not self._keep(data):
-                return self._overflow(data, time)
-            if self._have < PREFIX + max(self._length, 0):
+            if self._have + len(data) < PREFIX + max(self._length, 0):
+                if not self._keep(data):
+                    self._overflow(data, time, out)
                 return out
-            data = b"".join(self._parts)
+            data = b"".join((*self._parts, data))
             self._drop()
         self._cut(data, time, out)
         return out
@@ -114,14 +114,14 @@ class Body:
         self._have += len(data)
         return True
 
-    def _overflow(self, data: bytes, time: int) -> list[Message]:
-        """No room for the rest of the message begun: let it pass."""
+    def _overflow(self, data: bytes, time: int, out: list[Message]) -> None:
+        """No room for more of the message begun: let it pass."""
         if self._length < 0:
             self.lose()
-            return []
+            return
         self._skip = PREFIX + self._length - self._have
         self._drop()
-        return self.feed(data, time)
+        self._pass(len(data), time, out)
 
     def _pass(self, count: int, time: int, out: list[Message]) -> None:
         self._skip -= count
