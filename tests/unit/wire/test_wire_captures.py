@@ -49,7 +49,9 @@ def test_every_call_equals_what_one_end_alone_shows(name, side):
         assert (call.request_bytes, call.response_bytes) == (len(plain.request), len(plain.response))
         assert call.request is None or call.request.data == plain.request[5:]
         assert (call.trace is None) == (plain.trace is None)
-        assert call.deadline_ns == (None if plain.timeout is None else int(plain.timeout[:-1]) * UNITS[plain.timeout[-1]])
+        assert call.deadline_ns == (
+            None if plain.timeout is None else int(plain.timeout[:-1]) * UNITS[plain.timeout[-1]]
+        )
         assert call.complete
 
 
@@ -72,7 +74,9 @@ def test_both_ends_give_four_stamps_in_order(name):
 def test_one_byte_at_a_time_gives_the_same_calls(name):
     some = records(name)[:600]
     whole = {call.id: (call.path, call.status, call.request_bytes, call.response_bytes) for call in calls(some)}
-    pieces = {call.id: (call.path, call.status, call.request_bytes, call.response_bytes) for call in calls(bytewise(some))}
+    pieces = {
+        call.id: (call.path, call.status, call.request_bytes, call.response_bytes) for call in calls(bytewise(some))
+    }
     assert len(whole) > 40
     assert pieces == whole
 
