@@ -7,6 +7,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -261,12 +262,14 @@ class CaptureFile:
         return make(self, line) if make else None
 
     def _data(self, line: dict[str, Any]) -> Data:
-        conn, side, direction = _text(line, "conn"), _side(line), line["ev"]
+        values = _DATA_FIELDS(line)
+        if tuple(map(type, values)) != _DATA_TYPES or not _in_range(values):
+            _complain(line)
+        time, conn, path, pid, tid, comm, fd, length = values
+        side, direction = _side(line), line["ev"]
         data = _bytes(line, "data")
-        length = _count(line, "len")
         if len(data) > length:
             raise _WrongTypeError("has more data than its len")
-        time = _integer(line, "t")
         if line.get("offset") is None:
             # A capture without offsets lost nothing: count. Its `conn` may be used again, which a new preface shows.
             if direction == "send" and side == "client" and data.startswith(b"PRI * HTTP/2.0") and self._seen(conn):
@@ -277,11 +280,8 @@ class CaptureFile:
             self._offsets[key] = offset + length
         else:
             offset = _count(line, "offset")
-        return Data(
-            time, conn, side, direction, _text(line, "path"), _integer(line, "pid"), _integer(line, "tid"),
-            _text(line, "comm"), _integer(line, "fd"), offset, length, data,
-            None if line.get("syscall") is None else _integer(line, "syscall"),
-        )  # fmt: skip
+        syscall = None if line.get("syscall") is None else _integer(line, "syscall")
+        return Data(time, conn, side, direction, path, pid, tid, comm, fd, offset, length, data, syscall)
 
     def _seen(self, conn: str) -> bool:
         return (self._generations.get(conn, conn), "client", "send") in self._offsets
@@ -330,6 +330,26 @@ _READERS: dict[str, Callable[[CaptureFile, dict[str, Any]], Record]] = {
 
 class _WrongTypeError(ValueError):
     """A value of a line is not what its key says; the text goes on from "line 7 "."""
+
+
+# Nearly every line is a send or a receive: its fields are looked at together, and one by one only to say what is wrong.
+_DATA_FIELDS = itemgetter("t", "conn", "path", "pid", "tid", "comm", "fd", "len")
+_DATA_TYPES = (int, str, str, int, int, str, int, int)
+
+
+def _in_range(values: tuple[Any, ...]) -> bool:
+    time, _, _, pid, tid, _, fd, length = values
+    least, most = min(time, pid, tid, fd), max(time, pid, tid, fd, length)
+    return bool(least >= -MAX_NUMBER and most < MAX_NUMBER and length >= 0)
+
+
+def _complain(line: dict[str, Any]) -> None:
+    """Raise what is wrong with the line of a send or a receive."""
+    for key in ("conn", "path", "comm"):
+        _text(line, key)
+    for key in ("t", "pid", "tid", "fd"):
+        _integer(line, key)
+    _count(line, "len")
 
 
 def _integer(line: dict[str, Any], key: str) -> int:
