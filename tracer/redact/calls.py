@@ -43,10 +43,11 @@ class _Names:
 
 
 class _Call:
-    __slots__ = ("_contents", "_names", "_old", "path", "request", "response")
+    __slots__ = ("_contents", "_names", "_old", "path", "proven", "request", "response")
 
     def __init__(self, path: str | None, old: Old | None, contents: Contents, names: _Names) -> None:
         self.path = path
+        self.proven = False  # by its request: to be no exec, as none proves that
         self._old = old
         self._contents = contents
         self._names = names
@@ -72,11 +73,14 @@ class _Call:
         if named is not None and self._old is not None:
             clean = self._contents.strictly(named, body)
             if clean is not None:
+                self.proven = True
                 return clean
             self._names.withdraw(self._old)
         clean, proven = self._contents.prove(way, body)
         if proven is not None and self._old is not None:
             self._names.learn(self._old, request_of(proven))
+        if way == "request":
+            self.proven = proven is not None
         return clean
 
 
@@ -98,7 +102,9 @@ class Calls:
     def runs_command(self, stream: int) -> bool:
         """Whether the call's errors may repeat a command line: an exec's, or those of a call that is not known."""
         call = self._calls.get(stream)
-        return call is None or call.path is None or call.path.endswith(_EXECS)
+        if call is None or call.path is None:
+            return call is None or not call.proven
+        return call.path.endswith(_EXECS)
 
     def known(self, stream: int) -> bool:
         return stream in self._calls

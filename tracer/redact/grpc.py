@@ -122,10 +122,13 @@ class _Half:
             messages.give_up(cover)
         self._waiting.clear()
         raw = b"".join(self._parts)
-        if self._certain:
+        if len(raw) >= FRAME_HEADER:
+            # Of a header block not even the fields are known yet.
+            shown = self._certain and raw[3] not in (HEADERS, CONTINUATION)
+            raw = raw if shown else raw[:FRAME_HEADER] + SPOILED * (len(raw) - FRAME_HEADER)
             self._show(self._parts_at, raw)
-        elif len(raw) >= FRAME_HEADER:
-            self._show(self._parts_at, raw[:FRAME_HEADER] + SPOILED * (len(raw) - FRAME_HEADER))
+        elif self._certain:
+            self._show(self._parts_at, raw)
         cover.decided = cover.end
 
     def gap(self, gap: Gap) -> None:
@@ -269,7 +272,8 @@ class _Half:
             assert self._headers is not None
             received = self._headers.feed(frame)
             block = None if received is None else received.block
-            clean = None if block is None else covered(frame, block, command=self._calls.runs_command(frame.stream))
+            answer, command = self._way == "response", self._calls.runs_command(frame.stream)
+            clean = None if block is None else covered(frame, block, answer=answer, command=command)
             if clean is None or not (self._certain or (frame.type == HEADERS and _believed(frame, received))):
                 payload = SPOILED * len(payload)
             else:
