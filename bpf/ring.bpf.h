@@ -31,7 +31,7 @@ static __always_inline struct counters *counters_of(__u32 program)
 }
 
 /*
- * Waking the reader for each record would cost more than the record. It looks every 50 ms anyway, so wake it only
+ * Waking the reader for each record would cost more than the record. It looks every 100 ms anyway, so wake it only
  * when the fill level passes a multiple of one sixteenth. (The kernel's adaptive wake-up does not do here: it stays
  * silent while records sent with NO_WAKEUP lie before the new one.)
  */
