@@ -232,9 +232,9 @@ def doctor(
 def run_sockets() -> list[str]:
     """The sockets `run` traces unless told otherwise: those on which a kubelet speaks CRI."""
     from tracer.kernel.sockets import RUNTIME_SOCKETS  # noqa: PLC0415
-    from tracer.pipeline import is_grpc  # noqa: PLC0415
+    from tracer.paths import is_ttrpc  # noqa: PLC0415
 
-    return [path for path in RUNTIME_SOCKETS if is_grpc(path)]
+    return [path for path in RUNTIME_SOCKETS if not is_ttrpc(path)]
 
 
 def record_sockets() -> list[str]:

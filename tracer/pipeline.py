@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import lru_cache
 from typing import Any
 
 from tracer import health
@@ -12,6 +11,7 @@ from tracer.facts import Answer, CriCall, CriEvent, Done, Named, Sent
 from tracer.fields import NS, Rows
 from tracer.identity import Identity
 from tracer.kubelet.kubelet import Changed, Kubelet
+from tracer.paths import is_ttrpc
 from tracer.records import Data, Opened, Record
 from tracer.rows import Row
 from tracer.rpc import Left, Rpc
@@ -21,9 +21,6 @@ KUBELETS = frozenset({
     "kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "k0s", "kubelite", "hyperkube", "edgecore", "edged",
 })  # fmt: skip
 """Process names under which kubelets run: alone, or inside k3s, RKE2, k0s, MicroK8s, OpenShift 3, KubeEdge."""
-
-OTHER_SERVERS = (".ttrpc",)
-SHIM_DIRECTORY = "/run/containerd/s/"
 
 MAX_KUBELETS = 64
 """Kubelet processes remembered: one a node and restart; kind runs a few nodes on one kernel."""
@@ -50,7 +47,7 @@ class Pipeline:
     def feed(self, record: Record) -> list[Row]:
         out: list[Row] = []
         self.now = max(self.now, record.time)
-        if isinstance(record, (Data, Opened)) and not is_grpc(record.path):
+        if isinstance(record, (Data, Opened)) and is_ttrpc(record.path):
             return out
         for item in self.streams.feed(record):
             if isinstance(item, Gap):
@@ -185,12 +182,6 @@ def _numbers(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, int]]:
             yield from _numbers(value, f"{prefix}.{key}")
         else:
             yield f"{prefix}.{key}", value
-
-
-@lru_cache(maxsize=4096)
-def is_grpc(path: str) -> bool:
-    """Whether gRPC is spoken on a socket bound at `path`; shims and containerd's event socket speak ttrpc."""
-    return not path.endswith(OTHER_SERVERS) and not path.startswith(SHIM_DIRECTORY)
 
 
 def role(peer: Peer) -> str:

@@ -54,9 +54,7 @@ def main() -> None:
             health = tracer.get("/healthz")
         print(f"demo: {100 * used / seconds:.2f} % of a core at {calls / seconds:.0f} calls/s")
         once = held["resident"] - held["ring"] / 2
-        print(
-            f"memory: {held['resident']:.0f} MiB resident, {once:.0f} with the ring counted once, peak {held['peak']:.0f}"
-        )
+        print(f"memory: {held['resident']:.0f} MiB, {once:.0f} with the ring counted once; peak {held['peak']:.0f}")
         print(f"loss: {health['lost_records']} records, {health['gaps']} gaps")
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tracer.capture import CaptureFile
-from tracer.pipeline import Pipeline, is_grpc
+from tracer.paths import is_ttrpc
+from tracer.pipeline import Pipeline
 from tracer.records import Data
 from tracer.rpc import Finished, Rpc
 from tracer.streams import Streams
@@ -57,7 +58,7 @@ def main() -> None:
         source = CaptureFile(path)
         records = list(source.records())
         source.close()
-        grpc = [record for record in records if isinstance(record, Data) and is_grpc(record.path)]
+        grpc = [record for record in records if isinstance(record, Data) and not is_ttrpc(record.path)]
         seconds = (max(record.time for record in records) - records[0].time) / 1e9
         calls, decode = median(lambda grpc=grpc: wire(grpc))
 

@@ -63,11 +63,11 @@ def _errors(capture):
     """Every error text of the capture as its header blocks say it, before criscope shortens it."""
     from tests.unit.decode import events
     from tracer.capture import CaptureFile
-    from tracer.pipeline import is_grpc
+    from tracer.paths import is_ttrpc
     from tracer.records import Data
 
     with contextlib.closing(CaptureFile(capture)) as source:
-        records = [each for each in source.records() if isinstance(each, Data) and is_grpc(each.path)]
+        records = [each for each in source.records() if isinstance(each, Data) and not is_ttrpc(each.path)]
     return "\n".join(str(event.call.error) for event in events(records)[0] if hasattr(event, "call"))
 
 

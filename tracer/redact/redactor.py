@@ -7,8 +7,9 @@ cannot be decided stays overwritten.
 from collections import deque
 from dataclasses import dataclass, field
 
+from tracer.paths import is_ttrpc
 from tracer.records import Data, Exec, Record
-from tracer.redact import process, ttrpc
+from tracer.redact import process
 from tracer.redact.content import Contents, ContentStats
 from tracer.redact.cover import Cover
 from tracer.redact.grpc import Grpc
@@ -86,7 +87,7 @@ class _Connection:
 
     def __init__(self, path: str, contents: Contents) -> None:
         self.covers: dict[Way, Cover] = {"request": Cover(0), "response": Cover(0)}
-        self.placeable = not ttrpc.spoken_at(path)  # `Placing` looks for frames of HTTP/2
+        self.placeable = not is_ttrpc(path)  # `Placing` looks for frames of HTTP/2
         self.decoder = (Grpc if self.placeable else Ttrpc)(contents, self.covers)
         self.unplaced: dict[Way, list[_Held]] = {"request": [], "response": []}  # reader's records
 

@@ -37,14 +37,6 @@ _BODIES = {
 }
 
 
-def spoken_at(path: str) -> bool:
-    """Whether ttrpc is spoken on a socket bound at `path`: containerd's event socket and the shims' sockets.
-
-    containerd 1.3 bound the shims' in the abstract namespace.
-    """
-    return path.endswith(".ttrpc") or "/s/" in path or path.startswith("@/containerd-shim/")
-
-
 class Ttrpc:
     """Both directions of a connection."""
 

@@ -87,13 +87,13 @@ def traces():
     from tests.unit.decode import events
     from tests.unit.replayed import DATA
     from tracer.capture import CaptureFile
-    from tracer.pipeline import is_grpc
+    from tracer.paths import is_ttrpc
     from tracer.records import Data
     from tracer.rpc import Finished
 
     source = CaptureFile(DATA / "traced.jsonl.gz")
     with contextlib.closing(source):
-        records = [r for r in source.records() if isinstance(r, Data) and is_grpc(r.path)]
+        records = [r for r in source.records() if isinstance(r, Data) and not is_ttrpc(r.path)]
     return {e.call.id: e.call.trace for e in events(records)[0] if isinstance(e, Finished)}
 
 

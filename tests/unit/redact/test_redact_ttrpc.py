@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.conversation import Conversation
 from tests.unit.redact.canary import CONTAINER, SECRETS, leaks, redacted
 from tests.unit.redact.test_redact_content import field
+from tracer.paths import is_ttrpc
 from tracer.records import Data
-from tracer.redact.ttrpc import spoken_at
 
 EXEC_ID = "e8" * 32
 SHIM = "/run/containerd/s/" + "0f" * 32
@@ -77,7 +77,7 @@ def sent(records, side="client"):
     ],
 )
 def test_the_path_says_where_ttrpc_is_spoken(path, spoken):
-    assert spoken_at(path) is spoken
+    assert is_ttrpc(path) is spoken
 
 
 def test_no_secret_of_a_shim_is_written():
