@@ -10,7 +10,7 @@ from tests.unit.wire.plain import decode
 from tests.unit.wire.rewrite import bytewise, late, trimmed
 from tracer.capture import CaptureFile
 from tracer.metadata import STATUS
-from tracer.pipeline import is_grpc
+from tracer.paths import is_ttrpc
 from tracer.records import Data
 from tracer.rpc import Finished, Opened
 
@@ -21,7 +21,7 @@ NAMES = ["startup", "truth", "traced", "crio", "k120"]
 @cache
 def records(name):
     with CaptureFile(DATA / f"{name}.jsonl.gz") as capture:
-        return [record for record in capture.records() if isinstance(record, Data) and is_grpc(record.path)]
+        return [record for record in capture.records() if isinstance(record, Data) and not is_ttrpc(record.path)]
 
 
 @cache
