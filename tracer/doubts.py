@@ -27,13 +27,11 @@ class _Doubt:
 class Doubts:
     """Of one connection."""
 
-    __slots__ = ("_doubts",)
+    __slots__ = ("_doubts", "any")
 
     def __init__(self) -> None:
         self._doubts: dict[int, _Doubt] = {}  # by stream
-
-    def __bool__(self) -> bool:
-        return bool(self._doubts)
+        self.any = False  # asked for each frame: no call
 
     def __contains__(self, call: Call) -> bool:
         return call.stream in self._doubts
@@ -41,16 +39,18 @@ class Doubts:
     def add(self, call: Call, since: int, way: Way) -> None:
         """`way`: where bytes are missing."""
         self._doubts.setdefault(call.stream, _Doubt(call, since, way))
+        self.any = True
 
     def drop(self, call: Call) -> None:
         """It ended."""
         self._doubts.pop(call.stream, None)
+        self.any = bool(self._doubts)
 
     def alive(self, call: Call) -> None:
         """More of an answer came after a gap in it: its end was not lost."""
         doubt = self._doubts.get(call.stream)
         if doubt is not None and doubt.way == "response":
-            del self._doubts[call.stream]
+            self.drop(call)
 
     def answered(self, call: Call, now: int) -> None:
         """`call` was answered in full."""

@@ -18,8 +18,8 @@ class Exchange:
         "answer_seen",
         "answered",
         "call",
+        "collecting",
         "ended_by",
-        "malformed",
         "request_encoding",
         "requested",
         "response_encoding",
@@ -33,7 +33,7 @@ class Exchange:
         self.ended_by: EndedBy = "server"  # once answered
         self.request_encoding = request_encoding
         self.response_encoding = ""
-        self.malformed = 0  # messages that cannot be
+        self.collecting = False  # there is something to close
         self._kept = kept
         self._request: Body | None = None  # from a message on that is not just one frame's payload
         self._response: Body | None = None
@@ -50,8 +50,8 @@ class Exchange:
             message = only(payload, frame.end)
         if message is None and (payload or frame.missing):
             if self._request is None:
-                self._request = Body(self._kept, self.request_encoding)
-            message = next(iter(self._messages(self._request, payload, frame)), None)
+                self._request = self._body(self.request_encoding)
+            message = next(iter(self._request.feed(payload, frame.end, frame.missing)), None)
         if call.request is None:
             call.request = message
 
@@ -69,16 +69,14 @@ class Exchange:
                 messages.append(message)
         if not messages and (payload or frame.missing):
             if self._response is None:
-                self._response = Body(self._kept, self.response_encoding)
-            messages = self._messages(self._response, payload, frame)
+                self._response = self._body(self.response_encoding)
+            messages = self._response.feed(payload, frame.end, frame.missing)
         call.responses += len(messages)
         return messages
 
-    def _messages(self, body: Body, payload: bytes, frame: Frame) -> list[Message]:
-        before = body.malformed
-        messages = body.feed(payload, frame.end, frame.missing)
-        self.malformed += body.malformed and not before
-        return messages
+    def _body(self, encoding: str) -> Body:
+        self.collecting = True
+        return Body(self._kept, encoding)
 
     def lose(self, way: Way) -> None:
         """Of what is still sent this way some may be missing."""
@@ -91,16 +89,18 @@ class Exchange:
         self.call.complete = False
 
     def _lost(self, body: Body | None) -> Body:
-        body = body or Body(self._kept)
+        body = body or self._body("")
         body.lose()
         return body
 
-    def close(self) -> None:
-        """No more is fed."""
-        if self._request is not None:
-            self._request.close()
-        if self._response is not None:
-            self._response.close()
+    def close(self) -> int:
+        """No more is fed; returns how many ways had a message that cannot be."""
+        malformed = 0
+        for body in (self._request, self._response):
+            if body is not None:
+                body.close()
+                malformed += body.malformed
+        return malformed
 
 
 def unpadded(frame: Frame) -> bytes:

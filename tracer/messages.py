@@ -40,17 +40,21 @@ class Body:
     `lost`: where messages begin is not known any more, `malformed` because a prefix cannot be one.
     """
 
-    __slots__ = ("_have", "_kept", "_length", "_parts", "_skip", "encoding", "lost", "malformed")
+    __slots__ = (
+        "_dropped", "_have", "_kept", "_length", "_packed", "_parts", "_prefix", "encoding", "lost", "malformed",
+    )  # fmt: skip
 
     def __init__(self, kept: Kept, encoding: str = "") -> None:
         self.encoding = encoding
         self.lost = False
         self.malformed = False
         self._kept = kept
-        self._parts: list[bytes] = []
-        self._have = 0  # bytes in _parts
+        self._prefix = b""  # as much of it as is there
         self._length = -1  # of the message begun, once its prefix is whole
-        self._skip = 0  # bytes still to come of a message that is not kept
+        self._packed = 0
+        self._have = 0  # bytes of it that came
+        self._parts: list[bytes] = []  # ... and are kept
+        self._dropped = False  # it is not kept
 
     def feed(self, data: bytes, time: int, missing: int = 0) -> list[Message]:
         """`missing` bytes of the payload are not in `data`, and where they lay is not known."""
@@ -60,89 +64,75 @@ class Body:
         if missing:
             self._miss(len(data) + missing, time, out)
             return out
-        if self._skip:
-            passed = min(self._skip, len(data))
-            self._pass(passed, time, out)
-            data = data[passed:]
-        if not data:
-            return out
-        if self._parts:
-            if self._have + len(data) < PREFIX + max(self._length, 0):
-                if not self._keep(data):
-                    self._overflow(data, time, out)
+        if self._prefix:
+            data, self._prefix = self._prefix + data, b""
+        at, size = 0, len(data)
+        while True:
+            if self._length < 0:
+                if size - at < PREFIX:
+                    self._prefix = data[at:]
+                    return out
+                self._packed, self._length = _PREFIX(data, at)
+                at += PREFIX
+                if self._packed > 1:
+                    self.malformed = True
+                    self.lose()
+                    return out
+                self._dropped = self._length > MAX_MESSAGE
+            left = self._length - self._have
+            if size - at < left:
+                if at < size:
+                    self._keep(data[at:])
                 return out
-            data = b"".join((*self._parts, data))
-            self._drop()
-        self._cut(data, time, out)
-        return out
+            self._end(data[at : at + left], time, out)
+            at += left
 
     def lose(self) -> None:
         """Frames may be missing."""
         self._drop()
-        self._length = -1
-        self._skip = 0
         self.lost = True
 
     def close(self) -> None:
         """No more is fed."""
         self._drop()
 
-    def _cut(self, data: bytes, time: int, out: list[Message]) -> None:
-        at, size = 0, len(data)
-        while size - at >= PREFIX:
-            if data[at] > 1:
-                self.malformed = True
-                self.lose()
-                return
-            self._length = length = int.from_bytes(data[at + 1 : at + PREFIX], "big")
-            end = at + PREFIX + length
-            if end > size:
-                if length > MAX_MESSAGE or not self._keep(data[at:]):
-                    self._skip = end - size
-                return
-            body = data[at + PREFIX : end]
-            out.append(Message(self._plain(body) if data[at] else body, length, time))
-            self._length = -1
-            at = end
-        if at < size and not self._keep(data[at:]):
-            self.lose()
-
-    def _keep(self, data: bytes) -> bool:
-        if not self._kept.take(len(data)):
-            return False
-        self._parts.append(data)
+    def _keep(self, data: bytes) -> None:
+        if not self._dropped:
+            if self._kept.take(len(data)):
+                self._parts.append(data)
+            else:
+                self._drop()
         self._have += len(data)
-        return True
 
-    def _overflow(self, data: bytes, time: int, out: list[Message]) -> None:
-        """No room for more of the message begun: let it pass."""
-        if self._length < 0:
-            self.lose()
-            return
-        self._skip = PREFIX + self._length - self._have
-        self._drop()
-        self._pass(len(data), time, out)
+    def _drop(self) -> None:
+        """The message begun passes without being kept."""
+        if not self._dropped:
+            self._kept.give(self._have)
+            self._parts = []
+            self._dropped = True
 
-    def _pass(self, count: int, time: int, out: list[Message]) -> None:
-        self._skip -= count
-        if not self._skip:
-            out.append(Message(None, self._length, time))
-            self._length = -1
+    def _end(self, last: bytes, time: int, out: list[Message]) -> None:
+        data: bytes | None = None
+        if not self._dropped:
+            self._kept.give(self._have)
+            data = b"".join((*self._parts, last)) if self._parts else last
+            if self._packed:
+                data = self._plain(data)
+        out.append(Message(data, self._length, time))
+        self._parts = []
+        self._length, self._have, self._dropped = -1, 0, False
 
     def _miss(self, count: int, time: int, out: list[Message]) -> None:
-        """Of a message that is longer than what is missing only that one is lost."""
-        left = self._skip or PREFIX + self._length - self._have
+        """Of a message that is at least as long as what is missing only that one is lost."""
+        left = self._length - self._have
         if self._length < 0 or left < count:
             self.lose()
             return
         self._drop()
-        self._skip = left
-        self._pass(count, time, out)
-
-    def _drop(self) -> None:
-        self._kept.give(self._have)
-        self._parts = []
-        self._have = 0
+        if left == count:
+            self._end(b"", time, out)
+        else:
+            self._have += count
 
     def _plain(self, body: bytes) -> bytes | None:
         """Decompressed, or None (PROTOCOL-HTTP2.md: gzip and deflate are the named encodings)."""

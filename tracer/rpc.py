@@ -176,7 +176,7 @@ class Rpc:
             if block is not None or not half.frames.certain:
                 return None
             head = RequestHead()  # the frame is one, whatever it says
-        if connection.doubts:
+        if connection.doubts.any:
             self._settle(connection, received.begin, out)
         connection.last_stream = stream
         if not connection.joined:
@@ -243,7 +243,7 @@ class Rpc:
             return
         call = exchange.call
         if kind == DATA:
-            if connection.doubts:
+            if connection.doubts.any:
                 connection.doubts.alive(call)
             out += [Responded(call, frame.end, message) for message in exchange.response(frame)]
             if frame.flags & END_STREAM:
@@ -263,7 +263,7 @@ class Rpc:
         if exchange is None or exchange.answered:
             return
         call = exchange.call
-        if connection.doubts:
+        if connection.doubts.any:
             connection.doubts.alive(call)
         if received.block is None:
             call.complete = False
@@ -325,12 +325,12 @@ class Rpc:
         call = exchange.call
         del connection.open[call.stream]
         self._open -= 1
-        exchange.close()
-        self.stats.malformed += exchange.malformed
-        call.end = max(call.start, time)
+        if exchange.collecting:
+            self.stats.malformed += exchange.close()
+        call.end = time if time > call.start else call.start  # noqa: FURB136  (each call: no call of another)
         call.ended_by = ended_by
         out.append(Finished(call, call.end))
-        if connection.doubts:
+        if connection.doubts.any:
             connection.doubts.drop(call)
             if ended_by == "server":
                 connection.doubts.answered(call, call.end)

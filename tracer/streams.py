@@ -191,10 +191,41 @@ class Streams:
 
     def feed(self, record: Record) -> list[Item]:
         self.stats.records += 1
+        if not isinstance(record, Data):
+            return self._event(record)
         items: list[Item] = []
-        if isinstance(record, Data):
-            self._data(record, items)
-        elif isinstance(record, Opened):
+        connection = self._connections.get(record.connection)
+        if connection is None:
+            connection = self._connection(record, items)
+        connection.time = record.time
+        if record.side == "client":
+            known, written, read = connection.peer.client_pid, connection.request, connection.response
+        else:
+            known, written, read = connection.peer.server_pid, connection.response, connection.request
+        if record.pid != known:
+            self._met(connection, record)
+        sending = record.direction == "send"
+        if connection.late_since is None:
+            # As nearly always: the next bytes in order, and a reader that is behind them.
+            offset, length = record.offset, record.length
+            if sending:
+                if written.sent == offset and len(record.data) == length and written.placing is None:
+                    items.append(Chunk(record.connection, written.way, record.time, offset, record.data))
+                    written.sent = written.arrived = offset + length
+                    return items
+            elif read.placing is None:
+                begin = offset + read.delta
+                end = begin + length
+                if read.read_to <= end <= read.arrived:
+                    items.append(Read(record.connection, read.way, record.time, end, begin))
+                    read.read_to = end
+                    return items
+        self._data(connection, written, read, record, items)
+        return items
+
+    def _event(self, record: Record) -> list[Item]:
+        items: list[Item] = []
+        if isinstance(record, Opened):
             self._met(self._connection(record, items), record)
         elif isinstance(record, Closed):
             self._closed(record, items)
@@ -238,34 +269,9 @@ class Streams:
         del self._connections[record.connection]
         items.append(Ended(record.connection, record.time, record.error))
 
-    def _data(self, record: Data, items: list[Item]) -> None:
-        connection = self._connections.get(record.connection)
-        if connection is None:
-            connection = self._connection(record, items)
-        connection.time = record.time
-        if record.side == "client":
-            known, written, read = connection.peer.client_pid, connection.request, connection.response
-        else:
-            known, written, read = connection.peer.server_pid, connection.response, connection.request
-        if record.pid != known:
-            self._met(connection, record)
+    def _data(self, connection: _Connection, written: _Flow, read: _Flow, record: Data, items: list[Item]) -> None:
+        """`written`: what the record's end sends; `read`: what it reads."""
         sending = record.direction == "send"
-        late = connection.late_since
-        if late is None:
-            # As nearly always: the next bytes in order, and a reader that is behind them.
-            offset, length = record.offset, record.length
-            if sending:
-                if written.sent == offset and len(record.data) == length and written.placing is None:
-                    items.append(Chunk(record.connection, written.way, record.time, offset, record.data))
-                    written.sent = written.arrived = offset + length
-                    return
-            elif read.placing is None:
-                begin = offset + read.delta
-                end = begin + length
-                if read.read_to <= end <= read.arrived:
-                    items.append(Read(record.connection, read.way, record.time, end, begin))
-                    read.read_to = end
-                    return
         if sending:
             written.arrived = max(written.arrived, record.offset + record.length)
             written.pending.append(record)
