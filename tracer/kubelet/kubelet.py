@@ -88,6 +88,7 @@ class Kubelet:
     def __init__(self, pod_of_seen: Callable[[str], Pod | None], *, fresh: bool) -> None:
         self.records = Records(known=fresh)
         self.relist: RelistRun | None = None  # the latest generic one
+        self._former: RelistRun | None = None  # the one before it
         self.relist_end: int | None = None
         self.last_listed: int | None = None  # start of the latest generic relist whose lists succeeded
         self.lost_at = -LOSS_DOUBT_NS  # when bytes of some connection were last missing
@@ -272,7 +273,7 @@ class Kubelet:
                 other.rivalled = True
         if self.relist is not None:
             run.relist.interval = run.relist.start - self.relist.relist.start
-        self.relist = run
+        self._former, self.relist = self.relist, run
 
     def _untangle(self, call: CriCall, changed: Changed) -> None:
         """A sandbox list taken for a relist's, with a request behind it that only the other run makes: it was that's.
@@ -289,7 +290,7 @@ class Kubelet:
         if run in self._runs:
             self._runs.remove(run)
         if self.relist is run:
-            self.relist = None
+            self.relist = self._former
 
     def _tentative(self) -> list[RelistRun]:
         return [run for run in self._runs if isinstance(run, RelistRun) and run.tentative]
