@@ -52,6 +52,11 @@ class Run:
             self.ready = time
 
     @property
+    def bound(self) -> bool:
+        """Whether the next call is certain: containers are listed right after sandboxes."""
+        return self.calls[-1].asks == "ListPodSandbox"
+
+    @property
     def traced(self) -> bool:
         """Whether its calls share a trace id."""
         calls = self.calls
@@ -117,7 +122,7 @@ class ContainersRun(Run):
             if call.scope is not Scope.ALL or self.kind not in ("unknown", "container_gc"):
                 return False
             if method == "ListContainers":
-                return self.lists == 1
+                return self.lists == 1 and self.calls[-1].asks != "ListPodSandbox"
             return self.lists == 2 or not self.removed  # GC lists containers again after removals
         if method in ("ListContainerStats", "ListPodSandboxStats"):
             return self.calls[-1].asks == "ListPodSandbox" and self.lists == 1
@@ -230,7 +235,7 @@ class RemovalRun(Run):
 
 
 def nearest(runs: Iterable[Run], call: CriCall, time: int) -> Run | None:
-    """The run that waits for `call` and became ready last, within its patience.
+    """The run that waits for `call` within its patience, and most likely sent it.
 
     A kubelet that traces sends one trace id with all calls of a garbage collection or pod worker, and a new one with
     each call of other runs: where there are ids, they decide.
@@ -246,6 +251,17 @@ def nearest(runs: Iterable[Run], call: CriCall, time: int) -> Run | None:
                 return run
             if run.traced:
                 continue
-        if best is None or best.ready is None or ready > best.ready:
+        if best is None or best.ready is None or _sooner(run, ready, best, best.ready):
             best = run
     return best
+
+
+def _sooner(run: Run, ready: int, best: Run, best_ready: int) -> bool:
+    """Whether `run` is rather the one that sends next than `best`.
+
+    A run that must go on with a list sends it at once; of two such the one that waits longer. Others may have work in
+    between, or be over: of them the one that became ready last.
+    """
+    if run.bound != best.bound:
+        return run.bound
+    return ready < best_ready if run.bound else ready > best_ready

@@ -172,6 +172,31 @@ def test_log_rotation_asks_for_running_containers_after_one_list():
     assert [script.activity[call.id][0] for call in calls] == ["log_rotation"] * 2
 
 
+def test_a_garbage_collection_in_the_midst_of_a_relist_does_not_take_its_list():
+    """Its own second list comes after removals, and shows them: taken for the relist's, it would give events too soon."""
+    script = Script()
+    gone = [container("a"), container("b", EXITED)]
+    script.relist([sandbox("a"), sandbox("b")], gone)
+    script.wait(S)
+    first = script.send("ListPodSandbox", scope=Scope.ALL, sandboxes=(sandbox("a"), sandbox("b")))
+    script.now += MS
+    collector = script.send("ListContainers", scope=Scope.ALL, containers=tuple(gone))
+    script.answer(first)
+    script.now += MS // 10
+    script.answer(collector)
+    script.now += MS // 10
+    second = script.send("ListContainers", scope=Scope.ALL, containers=tuple(gone))
+    script.call("ContainerStatus", container_id="b-main0", pod=pod("b"))
+    script.answer(second)
+    script.call("RemoveContainer", container_id="b-main0", pod=pod("b"))
+    script.call("ListContainers", scope=Scope.ALL, containers=(container("a"),))
+    script.call("ListPodSandbox", scope=Scope.ALL, sandboxes=(sandbox("a"), sandbox("b")))
+    script.wait(S // 2)
+    assert script.events == []
+    assert script.relists[1].list_containers is second
+    assert script.activity[collector.id][0] == "container_gc"
+
+
 def pleg(script, after=0):
     return health.pleg([("/run/containerd/containerd.sock", 100, script.kubelet)], script.now + after, 0)
 
