@@ -173,7 +173,7 @@ def test_log_rotation_asks_for_running_containers_after_one_list():
 
 
 def test_a_garbage_collection_in_the_midst_of_a_relist_does_not_take_its_list():
-    """Its own second list comes after removals, and shows them: taken for the relist's, it would give events too soon."""
+    """Its own second list comes after removals and shows them: taken for the relist it would give events too soon."""
     script = Script()
     gone = [container("a"), container("b", EXITED)]
     script.relist([sandbox("a"), sandbox("b")], gone)
