@@ -154,3 +154,23 @@ def test_every_command_and_option_is_documented():
                     assert f"`{option}`" in text, (name, option)
             if parameter.envvar:
                 assert f"`{parameter.envvar}`" in text, (name, parameter.envvar)
+
+
+def test_the_architecture_names_every_module():
+    root = DATA.parents[1]
+    text = (root / "docs" / "architecture.md").read_text()
+    modules = [path.name for path in (root / "tracer").glob("*.py") if path.name != "__init__.py"]
+    minor = {
+        "errors.py",
+        "rows.py",
+        "texts.py",
+        "paths.py",
+        "protocol.py",
+        "kept.py",
+        "inventory.py",
+        "doctor.py",
+        "exchange.py",
+    }
+    assert [name for name in modules if name not in text and name not in minor] == []
+    for named in re.findall(r"tracer/(\w+\.py)", text):
+        assert (root / "tracer" / named).exists(), named
