@@ -36,6 +36,17 @@ _STAGE = {
 }
 
 
+_FOLLOWS = {
+    "RunPodSandbox": ("PodSandboxStatus", "ImageStatus", "PullImage"),
+    "CreateContainer": ("StartContainer",),
+    "PullImage": ("ImageStatus",),
+    "StopPodSandbox": ("StopPodSandbox", "ListPodSandbox"),
+    "ListPodSandbox": ("ListContainers", "PodSandboxStatus"),
+}
+"""What the kubelet goes on with in the same pass, however many relists come between. Anything else after a relist is
+another pass: the call in between was not seen, or not named."""
+
+
 @dataclass(slots=True)
 class Stage:
     """Calls of one kind in a row; `end` None while one is open."""
@@ -88,7 +99,7 @@ class SyncRun(Run):
         if not self.calls:
             return False
         last = self.calls[-1]
-        if last.rpc.status not in ("OK", None):
+        if _failed(last):
             return False
         if last.asks == "ListPodSandbox":
             return True
@@ -100,7 +111,9 @@ class SyncRun(Run):
         """Whether `call` belongs to this pass although a relist came between: it ends what the pass began."""
         if call.asks == "CreateContainer":
             return self._image is not None
-        return self.unfinished
+        if not self.unfinished or call.asks not in _FOLLOWS.get(self.calls[-1].asks or "", ()):
+            return False
+        return call.asks != "StartContainer" or call.container_id == self.calls[-1].container_id
 
     def wants(self, call: CriCall) -> bool:
         if self.trace and call.rpc.trace and call.rpc.trace != self.trace:
@@ -209,7 +222,7 @@ class SyncRun(Run):
         sync = self.sync
         sync.end = self.last_done
         changes = [call for call in sync.calls if call.asks in CHANGING or call.asks == "PullImage"]
-        failed = bool(changes) and changes[-1].rpc.status not in ("OK", None)
+        failed = bool(changes) and _failed(changes[-1])
         lost = bool(changes) and (changes[-1].rpc.ended_by != "server")
         sync.outcome = "failed" if failed or lost else "ok"
         self.over = True
@@ -217,3 +230,9 @@ class SyncRun(Run):
     def expire(self, now: int) -> None:
         if self.ready is not None and now - self.ready > self.patience:
             self.close()
+
+
+def _failed(call: CriCall) -> bool:
+    """Whether an answered call failed, with a status that is known or not: no message comes with an error."""
+    status = call.rpc.status
+    return status != "OK" and not (status is None and call.rpc.responses > 0)
