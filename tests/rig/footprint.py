@@ -4,6 +4,7 @@ The footprint is written to disk before the first thing is made, so a run that w
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -126,10 +127,17 @@ class Footprint:
         return [path for path in files if f"{self.runtime}/" in _text(path)]
 
     def _shim_sockets(self) -> list[Path]:
-        """Each task's bundle names the socket of its shim: containerd's pkg/shim `WriteAddress`."""
-        files = self.runtime.glob("state/io.containerd.runtime.v2.task/k8s.io/*/address")
-        sockets = {Path(file.read_text().removeprefix("unix://")) for file in files}
-        return sorted(path for path in sockets if path.exists())
+        """Each task's bundle names the socket of its shim: containerd's pkg/shim `WriteAddress`.
+
+        A shim that was killed as it started has bound its socket and not yet written its name, which is computed then
+        (`SocketAddress`).
+        """
+        bundles = list(self.runtime.glob("state/io.containerd.runtime.v2.task/k8s.io/*"))
+        sockets = {Path(_text(bundle / "address").removeprefix("unix://")) for bundle in bundles}
+        for bundle in bundles:
+            of = f"{self.runtime}/containerd.sock/k8s.io/{bundle.name}"
+            sockets.add(Path("/run/containerd/s", hashlib.sha256(of.encode()).hexdigest()))
+        return sorted(path for path in sockets if path.is_socket())
 
 
 def abandoned() -> Iterator[Footprint]:
