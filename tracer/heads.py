@@ -14,14 +14,15 @@ PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 5, 6, 7, 8, 9
 
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY_FLAG = 0x1, 0x1, 0x4, 0x8, 0x20
 
-MAX_LENGTH_UNCERTAIN = 1 << 22
-"""A longer frame is not believed where frames' starts are not certain; grpc's C core asks for frames up to 4 MiB."""
+MAX_LENGTH_UNCERTAIN = 16384
+"""A longer frame is not believed where frames' starts are not certain: it is what a peer may send that was not asked
+for more (RFC 9113, section 6.5.2), and grpc-go neither asks for nor sends more."""
 
 HEAD = Struct(">IBI").unpack_from
 """(length << 8 | type, flags, reserved bit and stream) of the head at an offset."""
 
 CANDIDATE = re.compile(
-    rb"(?=[\x00-\x40]..[\x00-\x04\x06-\x09][\x00\x01\x04\x05\x08\x09\x0c\x0d\x20-\x2d][\x00-\x7f]...)", re.DOTALL
+    rb"(?=\x00[\x00-\x40].[\x00-\x04\x06-\x09][\x00\x01\x04\x05\x08\x09\x0c\x0d\x20-\x2d][\x00-\x7f]...)", re.DOTALL
 )
 """Finds, overlapping, where a head can be: a coarse form of `plausible`, at the speed of C."""
 
@@ -38,7 +39,8 @@ _FLAGS = {
 }
 """PUSH_PROMISE lacks: gRPC clients disable push."""
 
-_FIXED = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
+FIXED = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
+"""Lengths of frames that have only one."""
 
 
 def believable(length: int, kind: int, flags: int, stream: int) -> bool:
@@ -49,9 +51,9 @@ def believable(length: int, kind: int, flags: int, stream: int) -> bool:
     if kind <= HEADERS or kind == CONTINUATION:
         # Streams of clients are odd (RFC 9113, section 5.1.1). A whole block has at least one byte.
         return bool(stream & 1) and (length > 0 or kind != HEADERS or not flags & END_HEADERS)
-    if kind in _FIXED:
+    if kind in FIXED:
         whole = kind == PING or (kind == WINDOW_UPDATE and stream == 0)  # of the connection, not of a stream
-        return length == _FIXED[kind] and (stream == 0 if whole else bool(stream & 1))
+        return length == FIXED[kind] and (stream == 0 if whole else bool(stream & 1))
     if kind == SETTINGS:
         return stream == 0 and length % 6 == 0 and (not flags & ACK or length == 0)
     return stream == 0 and length >= 8  # GOAWAY

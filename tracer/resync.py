@@ -3,27 +3,32 @@
 from collections import deque
 from dataclasses import dataclass
 
-from tracer.heads import CANDIDATE, FRAME_HEADER, PREFACE, SETTINGS, plausible
+from tracer.heads import CANDIDATE, FIXED, FRAME_HEADER, PREFACE, SETTINGS, plausible
 from tracer.streams import Chunk
 
 CERTAIN = 3
-"""Pieces of evidence that make a start certain: each plausible head in a row; that the first of them lies at a
-chunk's first byte, as peers write whole frames; that the last frame ends with the chunk its head is in. In random
-bytes one plausible head starts at every 50,000th byte."""
+"""Plausible heads in a row that make a start certain; one of a frame that has only one length counts as two. Among
+random bytes there is one in ten million; but where frames are small (as most are) every few of them a stream's number
+and a message's prefix look like one."""
+
+WHOLE = 2
+"""So many are enough when the last frame ends with the chunk its head is in; that the first begins with a chunk counts
+as one then, as peers write whole frames."""
 
 MAX_RETAINED = 64 * 1024
 """Bytes kept while nothing is certain, so that the frames which made it certain are not lost."""
 
 MAX_CANDIDATES = 64
-"""Starts considered at once; among 64 KiB of random bytes there is one."""
+"""Starts considered at once; a frame seldom looks as if it had more than two."""
 
 
 @dataclass(slots=True)
 class _Candidate:
     start: int
     next: int  # where the next head is expected
-    evidence: int
+    heads: int  # in a row
     last: int  # where the latest head begins
+    border: bool  # it begins with a chunk
 
 
 class Search:
@@ -90,7 +95,7 @@ class Search:
             if plausible(buffer, at) and len(self._candidates) < MAX_CANDIDATES:
                 start = self._from + at
                 after = start + FRAME_HEADER + int.from_bytes(buffer[at : at + 3], "big")
-                self._candidates.append(_Candidate(start, after, 2 if start == chunk.offset else 1, start))
+                self._candidates.append(_Candidate(start, after, _weight(buffer, at), start, start == chunk.offset))
         self._looked = max(self._looked, self._from + len(buffer) - FRAME_HEADER + 1)
 
     def _follow(self, chunk: Chunk) -> _Candidate | None:
@@ -98,16 +103,16 @@ class Search:
         buffer, end = self._buffer, self._from + len(self._buffer)
         left = []
         for candidate in self._candidates:
-            while candidate.evidence < CERTAIN and candidate.next + FRAME_HEADER <= end:
+            while candidate.heads < CERTAIN and candidate.next + FRAME_HEADER <= end:
                 at = candidate.next - self._from
                 if not plausible(buffer, at):
                     break
-                candidate.evidence += 1
+                candidate.heads += _weight(buffer, at)
                 candidate.last = candidate.next
                 candidate.next += FRAME_HEADER + int.from_bytes(buffer[at : at + 3], "big")
             else:
                 whole = candidate.next == end and candidate.last >= chunk.offset
-                if candidate.evidence + whole >= CERTAIN:
+                if candidate.heads >= CERTAIN or (whole and candidate.heads + candidate.border >= WHOLE):
                     return candidate
                 left.append(candidate)
         self._candidates = left
@@ -138,3 +143,7 @@ class Search:
         if first > self._from:
             del self._buffer[: first - self._from]
             self._from = first
+
+
+def _weight(buffer: bytearray, at: int) -> int:
+    return 2 if buffer[at + 3] in FIXED else 1
