@@ -2,7 +2,7 @@
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.decode import calls, events, facts
@@ -43,7 +43,7 @@ def stamps_in_order(call: Call) -> None:
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_any_cut_of_the_bytes_gives_the_same_calls(seed):
     talk = Talk(seed)
     whole = [facts(call) for call in calls(talk.records)]
@@ -57,7 +57,7 @@ def test_any_cut_of_the_bytes_gives_the_same_calls(seed):
 
 
 @given(seeds)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8, deadline=None, derandomize=True)
 def test_one_byte_at_a_time_gives_the_same_calls(seed):
     talk = Talk(seed, count=4)
     whole = [facts(call) for call in calls(talk.records)]
@@ -65,7 +65,7 @@ def test_one_byte_at_a_time_gives_the_same_calls(seed):
 
 
 @given(seeds, st.sampled_from([0.01, 0.1, 0.4]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 def test_whatever_is_lost_no_call_is_wrong(seed, share):
     talk = Talk(seed)
     truth = by_id(calls(talk.records))
@@ -80,7 +80,8 @@ def test_whatever_is_lost_no_call_is_wrong(seed, share):
 
 
 @given(seeds, st.sampled_from([0.05, 0.3]), st.booleans())
-@settings(max_examples=100, deadline=None)
+@example(seed=29, share=0.05, cut_reads=False)  # a frame of 14 bytes whose middle looks like two heads
+@settings(max_examples=100, deadline=None, derandomize=True)
 def test_whatever_is_lost_of_pieces_no_call_is_wrong(seed, share, cut_reads):
     """Records end in the middle of frames; of what is received only the first bytes are there."""
     talk = Talk(seed)
@@ -102,7 +103,7 @@ def test_whatever_is_lost_of_pieces_no_call_is_wrong(seed, share, cut_reads):
 
 
 @given(seeds, st.integers(0, 10_000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, derandomize=True)
 def test_joining_late_no_call_is_wrong_and_every_later_one_is_there(seed, at):
     talk = Talk(seed, count=25)
     at %= len(talk.records)
@@ -124,7 +125,7 @@ def test_joining_late_no_call_is_wrong_and_every_later_one_is_there(seed, at):
 
 
 @given(seeds, st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_joining_in_the_middle_of_a_frame_no_call_is_wrong(seed, at):
     talk = Talk(seed, count=25)
     truth = by_id(calls(talk.records))
@@ -145,7 +146,7 @@ def test_joining_in_the_middle_of_a_frame_no_call_is_wrong(seed, at):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, derandomize=True)
 def test_after_a_gap_every_later_call_is_whole(seed):
     talk = Talk(seed, count=6)
     conversation = talk.conversation
@@ -178,7 +179,7 @@ def test_after_a_gap_every_later_call_is_whole(seed):
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.binary(max_size=200)), max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 def test_bytes_of_any_kind_never_raise_and_make_no_call(writes):
     """Random bytes are no HTTP/2: whatever they look like, nobody called."""
     from tests.unit.conversation import Conversation
