@@ -49,8 +49,11 @@ def believable(length: int, kind: int, flags: int, stream: int) -> bool:
     if allowed is None or flags & ~allowed or stream >> 31 or length > MAX_LENGTH_UNCERTAIN:
         return False
     if kind <= HEADERS or kind == CONTINUATION:
-        # Streams of clients are odd (RFC 9113, section 5.1.1). A whole block has at least one byte.
-        return bool(stream & 1) and (length > 0 or kind != HEADERS or not flags & END_HEADERS)
+        if not stream & 1:
+            return False  # streams of clients are odd (RFC 9113, section 5.1.1)
+        if kind == DATA:
+            return length > 0 or flags & END_STREAM != 0  # without a byte it only ends the stream
+        return length > 0 or kind == CONTINUATION or not flags & END_HEADERS  # a whole block has at least one byte
     if kind in FIXED:
         whole = kind == PING or (kind == WINDOW_UPDATE and stream == 0)  # of the connection, not of a stream
         return length == FIXED[kind] and (stream == 0 if whole else bool(stream & 1))

@@ -215,6 +215,21 @@ def test_joining_in_the_middle_of_a_frame_finds_the_next_ones():
         assert shapes(found[1:])[:2] == [(HEADERS, 3, b"\x83\x86\x84"), (DATA, 3, b"payload")]
 
 
+@pytest.mark.parametrize("piece", range(1, 30))
+def test_joining_in_the_middle_of_a_frame_of_a_direction_in_pieces_finds_every_whole_frame(piece):
+    whole = (
+        body(1, b"x" * 50)[20:] + headers(3) + body(3) + headers(5) + body(5, b"", "END_STREAM") + headers(7) + body(7)
+    )
+    half, found = Half(), []
+    for at in range(0, len(whole), piece):
+        found += half.feed(whole[at : at + piece])
+    frames = [frame for frame in found if isinstance(frame, Frame)]
+    assert [(frame.type, frame.stream) for frame in frames] == [
+        (HEADERS, 3), (DATA, 3), (HEADERS, 5), (DATA, 5), (HEADERS, 7), (DATA, 7),
+    ]  # fmt: skip
+    assert [frame.until for frame in frames][-1] == len(whole)
+
+
 def test_a_frame_longer_than_what_is_there_is_believed_when_the_next_one_follows_it():
     """A chunk that begins with one head only: it may be one, and the bytes are kept until that is known."""
     whole = body(1, b"x" * 10_000) + headers(3)
@@ -335,7 +350,7 @@ def test_a_header_block_longer_than_any_is_not_kept():
         HeadersFrame(1, data=b"x", flags=("END_HEADERS", "END_STREAM")),
         HeadersFrame(1, data=b"", flags=()),
         HeadersFrame(1, data=b"x", flags=("PADDED", "PRIORITY"), pad_length=3, stream_weight=3),
-        DataFrame(1, data=b""),
+        DataFrame(1, data=b"", flags=("END_STREAM",)),
         DataFrame(2**31 - 1, data=b"x" * 16000, flags=("END_STREAM", "PADDED"), pad_length=9),
         ContinuationFrame(1, data=b"x", flags=("END_HEADERS",)),
         RstStreamFrame(1, error_code=8),
@@ -345,6 +360,7 @@ def test_a_header_block_longer_than_any_is_not_kept():
         SettingsFrame(0, flags=("ACK",)),
         PingFrame(0, opaque_data=b"12345678", flags=("ACK",)),
         GoAwayFrame(0, last_stream_id=1, additional_data=b"max_age"),
+        GoAwayFrame(0, last_stream_id=1),
         WindowUpdateFrame(0, window_increment=1),
         WindowUpdateFrame(5, window_increment=1),
     ],
@@ -361,6 +377,7 @@ def test_heads_that_grpc_peers_send_are_plausible(frame):
         b"\x00\x00\x01\x00\x00\x00\x00\x00\x02",  # DATA on a server's stream
         b"\x00\x00\x01\x00\x00\x00\x00\x00\x00",  # DATA on none
         b"\x00\x00\x00\x01\x04\x00\x00\x00\x01",  # a whole block of nothing
+        b"\x00\x00\x00\x00\x00\x00\x00\x00\x01",  # DATA without a byte that end nothing
         b"\x00\x00\x01\x00\x02\x00\x00\x00\x01",  # a flag nobody knows
         b"\x00\x00\x05\x03\x00\x00\x00\x00\x01",  # RST_STREAM of five bytes
         b"\x00\x00\x08\x06\x00\x00\x00\x00\x01",  # PING on a stream

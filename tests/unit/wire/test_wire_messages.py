@@ -69,6 +69,11 @@ def test_a_message_too_large_to_keep_is_told_with_its_length_and_the_next_one_is
     assert [(message.data, message.length, message.time) for message in found] == [(None, length, 3), (b"next", 4, 3)]
 
 
+def test_the_largest_message_that_the_kubelet_takes_is_kept():
+    (message,) = feed(Body(Kept()), grpc(bytes(16 << 20))[:100], grpc(bytes(16 << 20))[100:])
+    assert message.data == bytes(16 << 20)
+
+
 def test_bytes_missing_inside_a_message_cost_only_that_one():
     whole = grpc(b"a" * 1000) + grpc(b"next")
     body = Body(Kept())
