@@ -18,6 +18,9 @@ _LISTS: dict[Kind, str] = {
     "relist": "relists",
     "pleg_event": "pleg_events",
     "sync_pass": "sync_passes",
+    "step": "steps",
+    "finding": "findings",
+    "node_event": "node_events",
 }
 
 
@@ -35,7 +38,7 @@ class Result:
         found: dict[str, Any] = {"capture": capture, **{name: [] for name in _LISTS.values()}}
         for row in sorted(self._rows.values(), key=lambda row: row.start):
             found[_LISTS[row.kind]].append(row.fields)
-        return {**found, "steps": [], "findings": [], "stats": pipeline.counters()}
+        return {**found, "stats": pipeline.counters()}
 
 
 def _all(capture: CaptureFile) -> Iterator[Record]:

@@ -1,7 +1,7 @@
 """The routes."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -90,6 +90,32 @@ class EventQuery(ListQuery):
     )
 
 
+class StepQuery(ListQuery):
+    """A list of steps."""
+
+    kind: Literal["shim", "runc", "cni", "exec"] | None = Field(None, description="Of the step.")
+    name: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(None, examples=["Start", "create"])
+    status: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        None, description="gRPC status of a shim's answer; of a process open, ok, failed or unknown."
+    )
+
+
+class FindingQuery(ListQuery):
+    """A list of findings."""
+
+    kind: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(None, examples=["shim_hung"])
+    severity: Literal["info", "warning", "critical"] | None = Field(None, description="Of the finding.")
+    state: Literal["active", "ended"] | None = Field(None, description="Whether it still holds.")
+
+
+class NodeEventQuery(ListQuery):
+    """A list of node events."""
+
+    kind: Literal["kubelet_started", "runtime_stopped", "runtime_started", "oom_kill", "clock_step"] | None = Field(
+        None, description="What happened."
+    )
+
+
 Exposition = Callable[[str], tuple[bytes, str]]
 """Metrics as text and their media type, for the client's Accept header."""
 
@@ -128,11 +154,29 @@ def create_app(store: Store, live: Live, exposition: Exposition, *, version: str
         """What the pod workers did, as far as they made calls."""
         return reads.page("sync_pass", query, status=query.status, activity=query.activity)
 
+    @app.get("/api/v1/steps", response_model=models.Steps, tags=["rows"])
+    def steps(query: Annotated[StepQuery, Query()]) -> Response:
+        """What the runtime did below the CRI: calls to shims, runc, CNI plugins, other processes."""
+        return reads.page("step", query, method=query.name, status=query.status, activity=query.kind)
+
+    @app.get("/api/v1/findings", response_model=models.Findings, tags=["rows"])
+    def findings(query: Annotated[FindingQuery, Query()]) -> Response:
+        """Verdicts: what is slow or broken, and whose fault it is. `pod` matches the first pod of a finding."""
+        return reads.page("finding", query, method=query.kind, status=query.state, activity=query.severity)
+
+    @app.get("/api/v1/node-events", response_model=models.NodeEvents, tags=["rows"])
+    def node_events(query: Annotated[NodeEventQuery, Query()]) -> Response:
+        """Starts of the kubelet, stops and starts of runtimes, processes killed for want of memory, clock steps."""
+        return reads.page("node_event", query, method=query.kind)
+
     for path, kind, model in (
         ("calls", "call", models.Call),
         ("relists", "relist", models.Relist),
         ("pleg-events", "pleg_event", models.PlegEvent),
         ("sync-passes", "sync_pass", models.SyncPass),
+        ("steps", "step", models.Step),
+        ("findings", "finding", models.Finding),
+        ("node-events", "node_event", models.NodeEvent),
     ):
         app.get(f"/api/v1/{path}/{{id}}", response_model=model, tags=["rows"], operation_id=f"one_{kind}")(
             _one(reads, kind)  # type: ignore[arg-type]  # a tuple's item is no Literal for mypy

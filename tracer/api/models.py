@@ -154,6 +154,76 @@ class SyncPass(Word):
     complete: bool
 
 
+class Step(Word):
+    """One thing the runtime did below the CRI: a call to a shim, or a process it ran."""
+
+    id: str
+    kind: Literal["shim", "runc", "cni", "exec"] = Field(
+        description="shim: a ttrpc call; runc: the OCI runtime; cni: a CNI plugin; exec: any other process."
+    )
+    name: str = Field(description="The ttrpc method, runc's command, the plugin's type, or the program.")
+    call: CallId | None = Field(description="The CRI call that caused it; null where that is not certain.")
+    parent: str | None = Field(description="Id of the step that this one is a part of.")
+    start: Time
+    duration_seconds: Seconds | None
+    pid: int | None = Field(description="The process; of a ttrpc call the shim.")
+    exit_code: int | None
+    signal: int | None = Field(description="That ended the process.")
+    status: str | None = Field(description="gRPC status of a ttrpc call's answer.")
+    error: str | None = Field(description="The shim's message, secrets removed.")
+    command: str | None = Field(description="Of a CNI plugin: ADD, DEL, CHECK, ...")
+    container_id: str | None
+    sandbox_id: str | None
+    exec_id: str | None
+    pod: Pod | None
+    container: Container | None
+
+
+class Evidence(Word):
+    """One observation a finding rests on."""
+
+    time: Time | None
+    text: str
+    call: CallId | None
+    step: str | None = Field(description="Id of a step.")
+
+
+class Finding(Word):
+    """A verdict."""
+
+    id: str
+    kind: str = Field(description="docs/findings.md lists them.", examples=["runtime_not_reading"])
+    severity: Literal["info", "warning", "critical"]
+    state: Literal["active", "ended"]
+    summary: str = Field(description="One sentence: what is slow or broken, since when, and whose fault it is.")
+    start: Time
+    end: Time | None
+    duration_seconds: Seconds | None
+    pods: list[Pod]
+    calls: list[CallId]
+    evidence: list[Evidence]
+    confidence: Literal["high", "medium", "low"]
+    completeness: Literal["complete", "incomplete"] = Field(
+        description="incomplete: records were lost meanwhile, or a part was not seen."
+    )
+    unknown: list[str] = Field(description="What cannot be told from here.")
+    next_steps: list[str]
+
+
+class NodeEvent(Word):
+    """Something that happened to the node's kubelet, runtime or processes."""
+
+    id: str
+    time: Time
+    kind: Literal["kubelet_started", "runtime_stopped", "runtime_started", "oom_kill", "clock_step"]
+    runtime: str | None = Field(description="Path at which the runtime bound its socket.")
+    pid: int | None = Field(description="The kubelet, the runtime, or the killed process.")
+    comm: str | None
+    pod: Pod | None
+    container_id: str | None
+    text: str = Field(description="The event in a sentence.")
+
+
 class WaitingFor(Word):
     """The open call a relist waits for."""
 
@@ -232,6 +302,27 @@ class SyncPasses(Word):
     next: str | None
 
 
+class Steps(Word):
+    """A page of steps, newest start first."""
+
+    items: list[Step]
+    next: str | None
+
+
+class Findings(Word):
+    """A page of findings, newest start first."""
+
+    items: list[Finding]
+    next: str | None
+
+
+class NodeEvents(Word):
+    """A page of node events, newest first."""
+
+    items: list[NodeEvent]
+    next: str | None
+
+
 class Pods(Word):
     """A page of pods, the last met first."""
 
@@ -243,8 +334,8 @@ class Entry(Word):
     """One row of a pod's timeline."""
 
     uid: str = Field(description="Of the pod: a name may have been used by several.")
-    kind: Literal["call", "relist", "pleg_event", "sync_pass"]
-    item: dict[str, Any] = Field(description="The call, PLEG event or sync pass.")
+    kind: Literal["call", "relist", "pleg_event", "sync_pass", "step", "finding", "node_event"]
+    item: dict[str, Any] = Field(description="The call, PLEG event, sync pass, step, finding or node event.")
 
 
 class Timeline(Word):

@@ -1,7 +1,9 @@
 """Metrics: rows counted as they come, and at each scrape what is open now (docs/metrics.md)."""
 
 import threading
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -31,6 +33,7 @@ CALL_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 120, 300)
 RELIST_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 120, 180)
 # From the start of one relist to the next: one second and what the relist took.
 INTERVAL_SECONDS = (1.01, 1.03, 1.1, 1.3, 2, 3, 5, 10, 30, 60, 120, 180)
+STEP_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 PASS_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600)
 
 # Label values with the fields that hold them.
@@ -39,11 +42,18 @@ RELIST_STAGES = {stage: f"{stage}_seconds" for stage in ("list_sandboxes", "list
 RELIST_KINDS = ("generic", "pod", "evented")
 EVENT_TYPES = ("ContainerStarted", "ContainerDied", "ContainerRemoved", "ContainerChanged", "PodSync")
 METHOD_SOURCES = ("header", "inferred", "unknown")
+NODE_EVENTS = ("kubelet_started", "runtime_stopped", "runtime_started", "oom_kill", "clock_step")
+STEP_KINDS = ("shim", "runc", "cni", "exec")
+
+LASTING = frozenset({"Wait", "Connect"})
+"""Methods of shims that say nothing by how long they take: Wait lasts as long as the process it waits for."""
 
 # Sets of label values at most, so that all metrics together stay below 2,000 series whatever the peers send. A kubelet
 # uses about 26 methods with one or two statuses, other clients some more.
-CALL_SETS = 160
-DURATION_SETS = 45
+CALL_SETS = 140
+DURATION_SETS = 40
+STEP_SETS = 20  # a dozen methods of shims, seven commands of runc, and the plugins of one or two networks
+FINDING_KINDS = 40
 METHOD_SETS = len(labels.CRI_METHODS - labels.STREAMS) + 2  # and other, unknown
 
 
@@ -54,7 +64,7 @@ class Metrics:
         """Registers its metrics with `registry`, which must not have them yet."""
         self._registry = registry
         self._lock = threading.Lock()
-        self._recent: dict[Kind, _Recent] = {kind: _Recent() for kind in ("call", "relist", "pleg_event", "sync_pass")}
+        self._recent: dict[Kind, _Recent] = {kind: _Recent() for kind in get_args(Kind)}
         self._largest = _Largest()
         self._calls = Counter(
             "criscope_cri_calls_total", "gRPC calls that ended.", ("method", "status", "client"), limit=CALL_SETS
@@ -98,8 +108,19 @@ class Metrics:
             "criscope_sync_pass_duration_seconds", "Passes of pod workers that made calls.", ("kind",),
             bounds=PASS_SECONDS, limit=7,
         )  # fmt: skip
+        self._steps = Histogram(
+            "criscope_runtime_step_duration_seconds", "Calls to shims, and processes that the runtime ran.",
+            ("name", "kind"), bounds=STEP_SECONDS, limit=STEP_SETS,
+        )  # fmt: skip
+        self._findings = Counter("criscope_findings_total", "Findings.", ("kind",), limit=FINDING_KINDS)
+        self._active: dict[str, str] = {}  # kind of each finding that has not ended, by its id
+        self._nodes = Counter(
+            "criscope_node_events_total", "Starts and stops of kubelets and runtimes, OOM kills, clock steps.",
+            ("kind",), limit=len(NODE_EVENTS), known=[(kind,) for kind in NODE_EVENTS],
+        )  # fmt: skip
         self._count: dict[Kind, Callable[[Row], None]] = {
             "call": self._call, "relist": self._relist, "pleg_event": self._event, "sync_pass": self._pass,
+            "step": self._step, "node_event": self._node_event,
         }  # fmt: skip
         registry.register(self)
         ProcessCollector(namespace="criscope", registry=registry)
@@ -108,7 +129,9 @@ class Metrics:
         """Count the rows that are final and were not counted yet."""
         with self._lock:
             for row in rows:
-                if row.end is not None and self._recent[row.kind].add(row.id):
+                if row.kind == "finding":
+                    self._finding(row)
+                elif row.end is not None and self._recent[row.kind].add(row.id):
                     self._count[row.kind](row)
 
     def watch(self, live: Live, store_status: Callable[[], Status] | None) -> None:
@@ -127,14 +150,21 @@ class Metrics:
                 for tally in (
                     self._calls, self._sources, self._durations, self._stages, self._bytes, self._relists,
                     self._relist_durations, self._intervals, self._relist_stages, self._events, self._passes,
+                    self._steps, self._findings, self._nodes,
                 )
             ]  # fmt: skip
             largest = self._largest.bytes
+            active = Counts(self._active.values())
+            kinds = sorted(self._findings.known() | active.keys())
         ratio = GaugeMetricFamily("criscope_cri_largest_list_ratio", "Largest list answer, of the 16 MiB allowed.")
         if largest is not None:
             ratio.add_metric([], largest / LIST_LIMIT_BYTES)
+        now = GaugeMetricFamily("criscope_findings_active", "Findings that have not ended.", labels=["kind"])
+        for kind in kinds:
+            now.add_metric([kind], active[kind])
         yield from families
         yield ratio
+        yield now
 
     def _call(self, row: Row) -> None:
         fields = row.fields
@@ -174,6 +204,25 @@ class Metrics:
 
     def _pass(self, row: Row) -> None:
         self._passes.observe((row.fields["kind"],), row.fields["duration_seconds"])
+
+    def _step(self, row: Row) -> None:
+        fields = row.fields
+        if fields["kind"] == "shim" and fields["name"] in LASTING:
+            return
+        self._steps.observe((fields["name"], fields["kind"]), fields["duration_seconds"])
+
+    def _finding(self, row: Row) -> None:
+        """Counted when it begins, shown as long as it is active."""
+        kind = row.fields["kind"]
+        if self._recent["finding"].add(row.id):
+            self._findings.add((kind,))
+        if row.end is not None:
+            self._active.pop(row.id, None)
+        elif len(self._active) < REMEMBERED:
+            self._active[row.id] = kind
+
+    def _node_event(self, row: Row) -> None:
+        self._nodes.add((row.fields["kind"],))
 
 
 class _Recent:

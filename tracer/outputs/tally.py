@@ -48,6 +48,10 @@ class Counter(Tally):
     def add(self, values: Labels) -> None:
         self._slot(values)[0] += 1
 
+    def known(self) -> set[str]:
+        """Every value of the first label."""
+        return {values[0] for values in self._slots}
+
     def family(self) -> CounterMetricFamily:
         family = CounterMetricFamily(self.name, self.text, labels=self.labels)
         for values, slot in self._slots.items():

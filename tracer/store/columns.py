@@ -72,6 +72,16 @@ def columns(row: Row) -> Columns:
         case "sync_pass":
             status = fields.get("outcome") or "open"
             activity = "terminate" if fields.get("kind") == "terminate" else "sync"
+        case "step":
+            method = fields.get("name")
+            status = fields.get("status") or _exit_word(row.end, fields)
+            activity = fields.get("kind")
+        case "finding":
+            method = fields.get("kind")
+            status = fields.get("state")
+            activity = fields.get("severity")
+        case "node_event":
+            method = fields.get("kind")
     return Columns(
         row.kind,
         row.id,
@@ -86,8 +96,19 @@ def columns(row: Row) -> Columns:
     )
 
 
+def _exit_word(end: int | None, fields: dict[str, Any]) -> str:
+    """How a process of the runtime ended: open, ok, failed, or unknown."""
+    if end is None:
+        return "open"
+    code = fields.get("exit_code")
+    if code is None:
+        return "unknown" if fields.get("signal") is None else "failed"
+    return "failed" if code else "ok"
+
+
 def _pod(fields: dict[str, Any]) -> Pod | None:
-    pod = fields.get("pod")
+    # A finding is found by its first pod.
+    pod = fields.get("pod") or next(iter(fields.get("pods", ())), None)
     if not pod:
         return None
     # A PLEG event names its pod's uid beside the pod.

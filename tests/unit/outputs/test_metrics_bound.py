@@ -3,12 +3,12 @@
 from itertools import product
 
 from tests.unit.outputs.scripted import ScriptedLive, samples, series
-from tests.unit.store.sample import call, event, pod, relist, sync_pass
+from tests.unit.store.sample import call, event, finding, node_event, pod, relist, step, sync_pass
 from tracer.outputs import labels
-from tracer.outputs.prometheus import EVENT_TYPES, RELIST_KINDS
+from tracer.outputs.prometheus import EVENT_TYPES, NODE_EVENTS, RELIST_KINDS
 from tracer.store import Store
 
-MOST = 1750  # of 2,000: the rest is for metrics to come
+MOST = 1990  # of 2,000
 SERVICES = [None, "runtime.v1.RuntimeService", "containerd.services.tasks.v1.Tasks", "evil"]
 
 
@@ -60,6 +60,10 @@ def everything(live):
         "newer", "newest",
     ):  # fmt: skip
         yield sync_pass(kind, kind=kind)
+    for n in range(200):
+        yield step(f"t{n}", kind=("shim", "runc", "cni", "exec")[n % 4], name=f"name{n}")
+        yield finding(f"f{n}", kind=f"kind{n}")
+    yield from (node_event(kind, kind=kind) for kind in NODE_EVENTS)
     live.calls = [(method or "unknown", role, 1.0) for method, role in product(methods, roles)]
     live.calls += [(f"Method{n}", f"role{n}", 1.0) for n in range(1000)]
 

@@ -6,9 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.unit.outputs.scripted import IDLE, ScriptedLive
-from tests.unit.store.sample import call, event, relist, sync_pass
+from tests.unit.store.sample import call, event, finding, node_event, relist, step, sync_pass
 from tracer.outputs.live import STORE_STATES
-from tracer.outputs.prometheus import EVENT_TYPES, METHOD_SOURCES, RELIST_KINDS, RELIST_STAGES, STAGES
+from tracer.outputs.prometheus import (
+    EVENT_TYPES,
+    METHOD_SOURCES,
+    NODE_EVENTS,
+    RELIST_KINDS,
+    RELIST_STAGES,
+    STAGES,
+    STEP_KINDS,
+)
 from tracer.store import Store
 
 DOC = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
@@ -24,6 +32,7 @@ def families(metrics, registry):
     with Store(None) as store:
         metrics.watch(live, store.status)
         metrics.feed([call("c1-1"), relist("r1"), event("e1"), sync_pass("s1")])
+        metrics.feed([step("t1"), finding("f1"), node_event("n1")])
         return list(registry.collect())
 
 
@@ -50,7 +59,9 @@ def test_every_name_in_the_text_and_the_rules_exists(families):
     assert set(re.findall(r"\bcriscope_\w+", DOC)) - names == set()
 
 
-@pytest.mark.parametrize("value", [*EVENT_TYPES, *METHOD_SOURCES, *RELIST_KINDS, *STAGES, *RELIST_STAGES, "ok"])
+@pytest.mark.parametrize(
+    "value", [*EVENT_TYPES, *METHOD_SOURCES, *RELIST_KINDS, *STAGES, *RELIST_STAGES, *NODE_EVENTS, *STEP_KINDS, "ok"]
+)
 def test_every_value_of_a_label_is_explained(value):
     assert f"`{value}`" in DOC
 

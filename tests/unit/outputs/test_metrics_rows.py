@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from tests.unit.outputs.scripted import samples
-from tests.unit.store.sample import NOW, SECOND, call, event, relist, sync_pass
+from tests.unit.store.sample import NOW, SECOND, call, event, finding, relist, step, sync_pass
 from tracer.outputs.prometheus import LARGEST_WINDOW_NS, REMEMBERED
 from tracer.rows import Kind
 
@@ -16,7 +16,7 @@ RATIO = "criscope_cri_largest_list_ratio"
 
 
 def test_every_kind_of_row_is_known(metrics):
-    assert set(metrics._count) == set(metrics._recent) == set(get_args(Kind))
+    assert {*metrics._count, "finding"} == set(metrics._recent) == set(get_args(Kind))
 
 
 def test_a_call_is_counted_when_it_is_over_and_once_however_often_it_comes(metrics, registry):
@@ -212,3 +212,17 @@ def test_calls_are_counted_by_how_their_method_is_known(metrics, registry):
     assert samples(registry, "criscope_calls_by_method_source_total") == {
         ("header",): 1, ("inferred",): 0, ("unknown",): 1,
     }  # fmt: skip
+
+
+def test_a_finding_is_counted_once_when_it_begins_and_shown_as_active_until_it_ends(metrics, registry):
+    metrics.feed([finding("f1", seconds=None), finding("f1", seconds=None)])
+    assert samples(registry, "criscope_findings_total") == {("shim_hung",): 1}
+    assert samples(registry, "criscope_findings_active") == {("shim_hung",): 1}
+    metrics.feed([finding("f1"), finding("f1")])
+    assert samples(registry, "criscope_findings_total") == {("shim_hung",): 1}
+    assert samples(registry, "criscope_findings_active") == {("shim_hung",): 0}
+
+
+def test_steps_are_counted_by_kind_and_name_but_not_the_waiting_for_a_process_to_end(metrics, registry):
+    metrics.feed([step("t1"), step("t2", kind="shim", name="Wait"), step("t3", seconds=None)])
+    assert samples(registry, "criscope_runtime_step_duration_seconds_count") == {("runc", "create"): 1.0}

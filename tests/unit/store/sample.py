@@ -131,3 +131,82 @@ def sync_pass(id_: str, start: int = NOW, seconds: float | None = 0.4, **fields:
         }
         | fields,
     )
+
+
+def step(id_: str, start: int = NOW, seconds: float | None = 0.05, **fields: Any) -> Row:
+    return Row(
+        "step",
+        id_,
+        start,
+        None if seconds is None else start + int(seconds * SECOND),
+        {
+            "id": id_,
+            "kind": "runc",
+            "name": "create",
+            "call": "c3-23",
+            "parent": None,
+            "start": rfc3339(start),
+            "duration_seconds": seconds,
+            "pid": 4711,
+            "exit_code": None if seconds is None else 0,
+            "signal": None,
+            "status": None,
+            "error": None,
+            "command": None,
+            "container_id": "ab" * 32,
+            "sandbox_id": None,
+            "exec_id": None,
+            "pod": pod(),
+            "container": None,
+        }
+        | fields,
+    )
+
+
+def finding(id_: str, start: int = NOW, seconds: float | None = 3.0, **fields: Any) -> Row:
+    end = None if seconds is None else start + int(seconds * SECOND)
+    return Row(
+        "finding",
+        id_,
+        start,
+        end,
+        {
+            "id": id_,
+            "kind": "shim_hung",
+            "severity": "warning",
+            "state": "active" if end is None else "ended",
+            "summary": "The shim does not answer.",
+            "start": rfc3339(start),
+            "end": None if end is None else rfc3339(end),
+            "duration_seconds": seconds,
+            "pods": [pod()],
+            "calls": ["c3-23"],
+            "evidence": [{"time": rfc3339(start), "text": "asked", "call": "c3-23", "step": None}],
+            "confidence": "high",
+            "completeness": "complete",
+            "unknown": [],
+            "next_steps": ["look at it"],
+        }
+        | fields,
+    )
+
+
+def node_event(id_: str, time: int = NOW, **fields: Any) -> Row:
+    return Row(
+        "node_event",
+        id_,
+        time,
+        time,
+        {
+            "id": id_,
+            "time": rfc3339(time),
+            "kind": "runtime_started",
+            "runtime": "/run/containerd/containerd.sock",
+            "pid": 12,
+            "comm": "containerd",
+            "pod": None,
+            "container_id": None,
+            "text": "containerd serves its socket.",
+        }
+        | fields,
+    )
