@@ -5,6 +5,7 @@ read(2) and write(2), RST_STREAM(CANCEL) when a call is given up. It takes its s
 that an answer then waits for a Python thread does not count. `CoreChannel` is grpcio: gRPC's C library.
 """
 
+import contextlib
 import os
 import queue
 import socket
@@ -22,6 +23,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
+from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 MAX_RECEIVE_BYTES = 16 * 1024 * 1024
@@ -36,7 +38,11 @@ _CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 
 @dataclass(slots=True)
 class Exchange:
-    """One call: stamps in monotonic ns, how it `ended` (ok, error, cancelled, deadline), the answer's messages."""
+    """One call: stamps in monotonic ns, how it `ended`, the answer's messages.
+
+    Ends: ok; error (the server's status); cancelled, deadline (by this client); connection (lost meanwhile); unsent
+    (there was none).
+    """
 
     start: int = 0
     end: int = 0
@@ -78,6 +84,8 @@ class GoChannel:
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(str(path))
+        self.over = False
+        """the connection has ended: calls are not sent any more"""
         self._lock = threading.Condition()  # holds what follows but the queue
         self._streams: dict[int, _Stream] = {}
         configuration = H2Configuration(client_side=True, header_encoding="utf-8", validate_inbound_headers=False)
@@ -106,6 +114,8 @@ class GoChannel:
         if deadline is not None:
             headers.append(("grpc-timeout", _timeout(deadline)))
         with self._lock:
+            if self.over:
+                return unsent_call("the connection has ended")
             number = self._connection.get_next_available_stream_id()
             self._streams[number] = stream
             self._connection.send_headers(number, headers)
@@ -122,7 +132,8 @@ class GoChannel:
         return stream.exchange
 
     def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)  # ends the reader, which ends the writer
+        with contextlib.suppress(OSError):  # it has ended already
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends the reader, which ends the writer
 
     def _send(self, number: int, unsent: memoryview) -> memoryview:
         """Hand over as much as there is credit for; the rest is the answer."""
@@ -155,25 +166,33 @@ class GoChannel:
         while True:
             data, mark = self._outbox.get()
             if not data:
-                return
+                break
             if mark:
                 mark(time.monotonic_ns())
             left = memoryview(data)
-            while left:
-                left = left[os.write(self._socket.fileno(), left[:BUFFER_BYTES]) :]
+            with contextlib.suppress(OSError):  # the reader meets the end too, and tells it
+                while left:
+                    left = left[os.write(self._socket.fileno(), left[:BUFFER_BYTES]) :]
+        self._socket.close()
 
     def _read(self) -> None:
-        while data := os.read(self._socket.fileno(), BUFFER_BYTES):
-            now = time.monotonic_ns()
-            with self._lock:
-                for event in self._connection.receive_data(data):
-                    self._take(event, now)
-                self._flush()
-                self._lock.notify_all()
-        self._outbox.put((b"", None))
+        # ConnectionResetError: the server left unread what was sent. ProtocolError: more came after its GOAWAY.
+        with contextlib.suppress(OSError, ProtocolError):
+            while data := os.read(self._socket.fileno(), BUFFER_BYTES):
+                now = time.monotonic_ns()
+                with self._lock:
+                    for event in self._connection.receive_data(data):
+                        self._take(event, now)
+                    self._flush()
+                    self._lock.notify_all()
+        now = time.monotonic_ns()
         with self._lock:
-            for number in list(self._streams):
-                self._end(number, time.monotonic_ns(), "UNAVAILABLE", "the connection ended")
+            self.over = True
+            self._outbox.put((b"", None))  # the last: nothing is sent once it is over
+            for number, stream in list(self._streams.items()):
+                ended = "connection" if stream.exchange.start else "unsent"
+                stream.exchange.start = stream.exchange.start or now
+                self._end(number, now, "UNAVAILABLE", "the connection has ended", ended)
             self._lock.notify_all()
 
     def _take(self, event: object, now: int) -> None:
@@ -192,10 +211,10 @@ class GoChannel:
         elif isinstance(event, StreamReset):
             self._end(event.stream_id, now, "INTERNAL", f"reset by the server: {event.error_code}")
 
-    def _end(self, number: int, now: int, status: str, details: str) -> None:
+    def _end(self, number: int, now: int, status: str, details: str, ended: str = "error") -> None:
         stream = self._streams.pop(number)
         stream.exchange.status, stream.exchange.details = status, details
-        stream.exchange.ended = "ok" if status == "OK" else "error"
+        stream.exchange.ended = "ok" if status == "OK" else ended
         stream.exchange.messages = _messages(stream.data)
         stream.finish(now)
 
@@ -226,6 +245,12 @@ class CoreChannel:
 
     def close(self) -> None:
         self._channel.close()
+
+
+def unsent_call(details: str) -> Exchange:
+    """A call for which there was no connection."""
+    now = time.monotonic_ns()
+    return Exchange(start=now, end=now, status="UNAVAILABLE", ended="unsent", details=details)
 
 
 def _timeout(seconds: float) -> str:

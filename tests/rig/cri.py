@@ -20,7 +20,7 @@ _METHODS = {method.name: method for service in _SERVICES for method in service.m
 
 
 class CallError(Exception):
-    """A call that did not end well: `status` as gRPC names it, `ended` how (error, cancelled, deadline)."""
+    """A call that did not end well: `status` as gRPC names it, `ended` how (see `Exchange`)."""
 
     def __init__(self, method: str, exchange: Exchange) -> None:
         super().__init__(f"{method}: {exchange.status}: {exchange.details}")

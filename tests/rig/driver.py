@@ -37,7 +37,7 @@ def running(socket: Path, oracle: Path, scenario: str, *more: str) -> Iterator[s
     with subprocess.Popen(
         [*command, "--scenario", scenario, *more],
         cwd=REPOSITORY,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,  # takes orders (`orders`)
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -65,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Drive a container runtime the way a kubelet does.")
     parser.add_argument("--socket", type=Path, required=True, help="the runtime's CRI socket")
     parser.add_argument("--oracle", type=Path, required=True, help="file to write every call to, as JSON lines")
-    parser.add_argument("--scenario", required=True, choices=["demo", "oracle", "other", "pod", "secrets"])
+    parser.add_argument("--scenario", required=True, choices=["demo", "oracle", "other", "pod", "secrets", "steady"])
     parser.add_argument("--seconds", type=float, help="end the scenario after so long; default: when it is done")
     parser.add_argument("--canary", default="canary", help="what `secrets` plants, with the place appended")
     arguments = parser.parse_args()
@@ -79,7 +79,7 @@ def main() -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.disable()
     # Only now: threads start, and the process must have its name before its first connection.
-    from tests.rig import channel, cri, kubelet, oracle, scenarios
+    from tests.rig import channel, cri, kubelet, oracle, orders, scenarios
 
     threading.excepthook = _end_loudly
     stopping = threading.Event()
@@ -93,7 +93,9 @@ def main() -> None:
     if arguments.scenario == "other":
         scenarios.other(cri.Client(arguments.socket, log, channel.CoreChannel), stopping)
     else:
-        scenarios.SCENARIOS[arguments.scenario](kubelet.Kubelet(arguments.socket, log), stopping, arguments.canary)
+        driven = kubelet.Kubelet(arguments.socket, log)
+        threading.Thread(target=orders.obey, args=(driven,), daemon=True).start()
+        scenarios.SCENARIOS[arguments.scenario](driven, stopping, arguments.canary)
 
 
 def _end_loudly(failure: threading.ExceptHookArgs) -> None:

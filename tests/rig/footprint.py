@@ -169,6 +169,15 @@ def owner(pid: int) -> tuple[int, int] | None:
     return pid, int(stat.rpartition(")")[2].split()[19])
 
 
+def parent(pid: int) -> int | None:
+    """Its parent's pid (proc(5), stat field 4); None when it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def processes() -> Iterator[tuple[int, list[str]]]:
     """Pid and arguments of every process on the machine."""
     for entry in Path("/proc").iterdir():

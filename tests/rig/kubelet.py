@@ -11,11 +11,11 @@ from typing import Any
 
 from cri_api.v1 import api_pb2
 
-from tests.rig.channel import GoChannel
 from tests.rig.cri import NOBODY, CallError, Client, Subject
 from tests.rig.oracle import Oracle, Scope
 from tests.rig.pleg import Event, Pleg, container_subject, list_pods
 from tests.rig.pods import CONTAINER_NAME, POD_UID, Container, Pod, Probe, identity
+from tests.rig.redial import LastingChannel
 from tests.rig.worker import PodWorker
 
 STATUS_PERIOD = 5.0  # kubelet.go updateRuntimeUp
@@ -38,7 +38,7 @@ class Kubelet:
     """`start`, then `add` and `remove` pods as wanted, then `stop`. Everything runs in threads of this process."""
 
     def __init__(self, socket: Path, oracle: Oracle) -> None:
-        self.client = Client(socket, oracle, GoChannel)
+        self.client = Client(socket, oracle, LastingChannel)
         self._oracle = oracle
         self.runtime = socket.parent
         self._pleg = Pleg(self.client, oracle, self._on_event)
@@ -92,6 +92,13 @@ class Kubelet:
 
     def worker(self, pod: Pod) -> PodWorker:
         return self._workers[pod.uid]
+
+    def pod(self, name: str) -> Pod:
+        """The newest of this name. Raises LookupError."""
+        found = [worker.pod for worker in self._workers.values() if worker.pod.name == name]
+        if not found:
+            raise LookupError(f"no pod {name} was added")
+        return found[-1]
 
     def remove(self, pod: Pod) -> PodWorker:
         """Begin to terminate the pod; `finished` of the answer is set when it is down."""

@@ -17,8 +17,8 @@ def name_process(name: str) -> None:
 
 
 def end_with_parent() -> None:
-    """Get SIGTERM when the thread that started this process ends, however it ends."""
-    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0), "prctl")
+    """Be killed when the thread that started this process ends, however it ends: SIGKILL reaches a stopped one too."""
+    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
 
 
 def mount_overlay(target: str, options: str) -> None:

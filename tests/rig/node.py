@@ -18,14 +18,13 @@ from typing import Self
 import grpc
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
-from tests.rig import footprint, images, linux
+from tests.rig import cni, footprint, images, linux
 
 START_SECONDS = 30.0
 """containerd serves after about 0.3 s; a loaded machine gets a hundred times that."""
 
 LOG_TAIL_LINES = 12
 
-CNI_PLUGINS = Path("/usr/lib/cni")
 # containerd looks for its shim, and the shim for runc, in PATH.
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
@@ -43,7 +42,7 @@ sandbox_image = "{pause}"
 restrict_oom_score_adj = true
 netns_mounts_under_state_dir = true
 [plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{plugins}"
+bin_dir = "{base}/cni-bin"
 conf_dir = "{base}/cni"
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "{snapshotter}"
@@ -81,6 +80,10 @@ class Node:
         return self._process.pid
 
     @property
+    def plugins(self) -> cni.Plugins:
+        return cni.Plugins(self.footprint.base / "cni-bin")
+
+    @property
     def log(self) -> Path:
         return self.footprint.base / "containerd.log"
 
@@ -106,6 +109,22 @@ class Node:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End containerd by a signal and start it again at the same paths; done when it serves. Pods live on."""
+        with self.down(number):
+            pass
+
+    @contextlib.contextmanager
+    def down(self, number: signal.Signals = signal.SIGTERM) -> Iterator[None]:
+        """Within the block there is no containerd: it got this signal. Its shims and pods live on."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        self._process.wait()
+        try:
+            yield
+        finally:
+            self._serve()
 
     def stop(self) -> None:
         """Remove everything; a second call finds nothing to do."""
@@ -136,38 +155,39 @@ class Node:
 
     def _start(self) -> None:
         base = self.footprint.base
-        config = base / "config.toml"
-        config.write_text(
+        (base / "config.toml").write_text(
             _CONFIG.format(
                 base=base,
                 runtime=self.footprint.runtime,
                 socket=self.socket,
                 pause=images.PAUSE,
-                plugins=CNI_PLUGINS,
                 snapshotter=_snapshotter(base),
             ),
         )
+        self.plugins.install()
         (base / "cni").mkdir()
         (base / "cni" / "10-criscope.conflist").write_text(json.dumps(self._network()))
-        with self.log.open("wb") as log:
+        self._serve()
+        archive = base / "images.tar"
+        images.write_archive(archive)
+        self._import(archive)
+        with grpc.insecure_channel(f"unix://{self.socket}") as channel:
+            self._wait(lambda: _has_images(channel), "did not show the imported images")
+        archive.unlink()
+
+    def _serve(self) -> None:
+        """Start containerd and wait until it is ready."""
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                ["containerd", "--config", str(config)],
+                ["containerd", "--config", str(self.footprint.base / "config.toml")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=ENVIRONMENT,
                 start_new_session=True,  # a Ctrl-C in the terminal must reach it through `stop` only
             )
-        channel = grpc.insecure_channel(f"unix://{self.socket}")
-        try:
+        with grpc.insecure_channel(f"unix://{self.socket}") as channel:
             self._wait(lambda: _is_ready(channel), "did not become ready")
-            archive = base / "images.tar"
-            images.write_archive(archive)
-            self._import(archive)
-            self._wait(lambda: _has_images(channel), "did not show the imported images")
-            archive.unlink()
-        finally:
-            channel.close()
 
     def _network(self) -> dict[str, object]:
         # No gateway and no masquerading: either would change routes, sysctls or firewall rules of the machine.
@@ -212,8 +232,7 @@ def why_not() -> str | None:
     path = ENVIRONMENT["PATH"]
     needed = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "ip")
     missing = [name for name in needed if shutil.which(name, path=path) is None]
-    plugins = [CNI_PLUGINS / name for name in ("bridge", "host-local", "loopback")]
-    missing += [str(plugin) for plugin in plugins if not plugin.exists()]
+    missing += [str(plugin) for plugin in cni.missing()]
     missing += [] if images.busybox() else ["busybox"]
     return f"{', '.join(missing)} missing: run `make setup` as root" if missing else None
 

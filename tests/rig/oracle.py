@@ -2,7 +2,7 @@
 
 | `kind` | fields |
 |---|---|
-| `call` | `n, service, method, start, end, status, ended (ok/error/cancelled/deadline), error, deadline_seconds, request_bytes, response_bytes, activity, activity_id, pod{namespace,name,uid}, sandbox_id, container_id, container, attempt, image` |
+| `call` | `n, service, method, start, end, status, ended (ok/error/cancelled/deadline/connection/unsent), error, deadline_seconds, request_bytes, response_bytes, activity, activity_id, pod{namespace,name,uid}, sandbox_id, container_id, container, attempt, image` |
 | `relist` | `id, scope (generic/pod), start, listed, end, outcome, sandboxes, containers, calls[n]` |
 | `pleg_event` | `time, type, pod, pod_uid, id, relist` |
 | `sync_pass` | `id, pod, pass, start, end, outcome, calls[n]` |
@@ -48,6 +48,6 @@ class Oracle:
 
 
 def read(path: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """All entries of one kind (or of all) in the order they were written."""
-    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    """All entries of one kind (or of all) in the order they were written; a line that is just written is left out."""
+    entries = [json.loads(line) for line in path.read_text().rpartition("\n")[0].splitlines()]
     return [entry for entry in entries if kind in (None, entry["kind"])]

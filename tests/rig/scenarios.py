@@ -1,5 +1,6 @@
 """What the driver can do, by name; each runs in a process of its own and writes its calls to an oracle."""
 
+import contextlib
 import random
 import threading
 import time
@@ -33,6 +34,9 @@ BURST_CALLS = 30
 NOBODY_LISTENS = "127.0.0.1:1/criscope/none:1"
 """An image whose registry refuses the connection at once."""
 
+STEADY = ("cart", "checkout", "search")
+"""Names of the pods of `steady`, in the namespace shop."""
+
 CRASH = ["/bin/sh", "-c", "sleep 2; exit 1"]
 
 
@@ -49,6 +53,15 @@ def demo(kubelet: Kubelet, stopping: threading.Event, _canary: str) -> None:
         kubelet.add(jobs[-1])
         if len(jobs) > 2:
             kubelet.remove(jobs.pop(0))
+
+
+def steady(kubelet: Kubelet, stopping: threading.Event, _canary: str) -> None:
+    """Until told to stop: pods with exec probes of which nothing is to be told, and what a kubelet does each second."""
+    kubelet.start()
+    for name in STEADY:
+        kubelet.add(Pod("shop", name, [Container("web", probe=Probe(["/bin/true"], period=2))]))
+        stopping.wait(STAGGER)
+    stopping.wait()
 
 
 def oracle(kubelet: Kubelet, stopping: threading.Event, _canary: str) -> None:
@@ -112,9 +125,9 @@ def secrets(kubelet: Kubelet, stopping: threading.Event, canary: str) -> None:
     kubelet.add(unpulled)
     kubelet.add(pod)
     _await_running(kubelet, [pod], stopping)
-    target = _subject(kubelet, pod)
-    _run(kubelet, target, ["/bin/sh", "-c", f"echo {canary}-exec-out; echo {canary}-exec-err >&2; exit 3"])
-    _run(kubelet, target, [f"/bin/{canary}-missing"])  # the runtime's error text repeats it
+    target = first_container(kubelet, pod)
+    run_command(kubelet, target, ["/bin/sh", "-c", f"echo {canary}-exec-out; echo {canary}-exec-err >&2; exit 3"])
+    run_command(kubelet, target, [f"/bin/{canary}-missing"])  # the runtime's error text repeats it
     stopping.wait(3.0)  # some probes and relists over the planted containers
     _remove(kubelet, [pod, unpulled], stopping)
     kubelet.stop()
@@ -126,8 +139,8 @@ def pod(kubelet: Kubelet, stopping: threading.Event, _canary: str) -> None:
     only = Pod("default", "one", [Container("main")])
     kubelet.add(only)
     _await_running(kubelet, [only], stopping)
-    target = _subject(kubelet, only)
-    _run(kubelet, target, ["/bin/echo", "hello"])
+    target = first_container(kubelet, only)
+    run_command(kubelet, target, ["/bin/echo", "hello"])
     _remove(kubelet, [only], stopping)
     kubelet.collect_garbage()
     kubelet.stop()
@@ -138,6 +151,7 @@ SCENARIOS: dict[str, Callable[[Kubelet, threading.Event, str], None]] = {
     "oracle": oracle,
     "pod": pod,
     "secrets": secrets,
+    "steady": steady,
 }
 
 
@@ -145,18 +159,19 @@ def other(client: Client, stopping: threading.Event) -> None:
     """Not a kubelet: a tool that lists containers five times a second."""
     request = api_pb2.ListContainersRequest(filter=api_pb2.ContainerFilter())
     while not stopping.wait(0.2):
-        client.call("ListContainers", request, Scope("other_client"))
+        with contextlib.suppress(CallError):  # the runtime is restarted
+            client.call("ListContainers", request, Scope("other_client"))
 
 
 def _every_method(kubelet: Kubelet, target_pod: Pod, stopping: threading.Event) -> None:
     """The methods that pods, relists and periodic callers do not use, and each way a call can end."""
     client = kubelet.client
-    target = _subject(kubelet, target_pod)
+    target = first_container(kubelet, target_pod)
     container_id, sandbox_id = target.container_id, target.sandbox_id
     sandbox = Subject(pod=target.pod, sandbox_id=sandbox_id)
 
     shell = {"container_id": container_id, "stdin": True, "tty": True, "stdout": True}
-    _run(kubelet, target, ["/bin/seq", "20000"])
+    run_command(kubelet, target, ["/bin/seq", "20000"])
     _exec_api(kubelet, "Exec", api_pb2.ExecRequest(cmd=["/bin/sh"], **shell), target)
     _exec_api(kubelet, "Attach", api_pb2.AttachRequest(**shell), target)
     _exec_api(kubelet, "PortForward", api_pb2.PortForwardRequest(pod_sandbox_id=sandbox_id, port=[80]), sandbox)
@@ -181,14 +196,14 @@ def _every_method(kubelet: Kubelet, target_pod: Pod, stopping: threading.Event) 
     _refused(client, "ContainerStatus", lost_container, Scope("unknown"), Subject(container_id=nowhere))
     lost_sandbox = api_pb2.PodSandboxStatusRequest(pod_sandbox_id=nowhere)
     _refused(client, "PodSandboxStatus", lost_sandbox, Scope("unknown"), Subject(sandbox_id=nowhere))
-    assert _run(kubelet, target, ["/bin/missing"]) == "error"
+    assert run_command(kubelet, target, ["/bin/missing"]) == "error"
     checkpoint = api_pb2.CheckpointContainerRequest(container_id=container_id, location="/nowhere/x.tar")
     _exec_api(kubelet, "CheckpointContainer", checkpoint, target)
     _ended(client, "GetContainerEvents", api_pb2.GetEventsRequest(), Scope("relist"), deadline=1.0)
 
     # The client gives up: by its deadline, and by cancelling.
-    assert _run(kubelet, target, ["/bin/sleep", "30"], deadline=1.0) == "deadline"
-    assert _run(kubelet, target, ["/bin/sleep", "30"], cancel_after=0.7) == "cancelled"
+    assert run_command(kubelet, target, ["/bin/sleep", "30"], deadline=1.0) == "deadline"
+    assert run_command(kubelet, target, ["/bin/sleep", "30"], cancel_after=0.7) == "cancelled"
     stopping.wait(0.5)
 
 
@@ -206,13 +221,13 @@ def _burst(kubelet: Kubelet, pods: list[Pod]) -> None:
                 sandbox = Subject(pod=subject.pod, sandbox_id=subject.sandbox_id)
                 kubelet.client.call("PodSandboxStatus", request, Scope("unknown"), sandbox)
 
-    subjects = [_subject(kubelet, pod) for pod in pods[:BURST_STREAMS]]
+    subjects = [first_container(kubelet, pod) for pod in pods[:BURST_STREAMS]]
     with ThreadPoolExecutor(len(subjects)) as pool:
         for done in [pool.submit(follow, subject) for subject in subjects]:
             done.result()
 
 
-def _subject(kubelet: Kubelet, pod: Pod) -> Subject:
+def first_container(kubelet: Kubelet, pod: Pod) -> Subject:
     """The pod's first running container."""
     container = kubelet.containers(pod)[0]
     return Subject(
@@ -224,7 +239,7 @@ def _subject(kubelet: Kubelet, pod: Pod) -> Subject:
     )
 
 
-def _run(kubelet: Kubelet, target: Subject, command: list[str], **how: float) -> str:
+def run_command(kubelet: Kubelet, target: Subject, command: list[str], **how: float) -> str:
     """Run a command in a container as the kubelet's API does: without a timeout, after a look for the container."""
     return _exec_api(
         kubelet, "ExecSync", api_pb2.ExecSyncRequest(container_id=target.container_id, cmd=command), target, **how
