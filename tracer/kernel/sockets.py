@@ -53,10 +53,11 @@ def wanted_entries(patterns: Sequence[str], *, follow: bool) -> dict[bytes, byte
 
 def _spellings(pattern: str) -> set[str]:
     """A server may have bound the path through a link: the pattern's own spelling, the resolved one, and /var/run."""
-    if not pattern.startswith(("/", "@")) or pattern == "@":
+    if not pattern.startswith(("/", "@")) or pattern in ("@", "/"):
         raise TracerError(f"socket path {pattern!r}: give an absolute path or @name, with * at the end for a beginning")
     if pattern.startswith("@"):
         return {pattern}
+    pattern = pattern.rstrip("/")  # a socket is no directory, whatever completed its name
     directory, slash, name = pattern.rpartition("/")
     spellings = {pattern, os.path.realpath(directory or "/").rstrip("/") + slash + name}
     spellings |= {f"/var{each}" for each in spellings if each.startswith("/run/")}

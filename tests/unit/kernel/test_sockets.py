@@ -77,7 +77,7 @@ def test_108_bytes_are_the_longest_path():
         entries("/" + "p" * 108)
 
 
-@pytest.mark.parametrize("pattern", ["", "a.sock", "./a.sock", "@", "*"])
+@pytest.mark.parametrize("pattern", ["", "a.sock", "./a.sock", "@", "*", "/"])
 def test_what_cannot_match_is_refused_by_name(pattern):
     with pytest.raises(TracerError, match="give an absolute path or @name"):
         entries(pattern)

@@ -1,6 +1,9 @@
 """Faults that tracers of gRPC had, each as a test of its whole kind."""
 
+import ast
 import random
+import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,16 @@ from tracer.records import Data
 
 RUNTIME = "/runtime.v1.RuntimeService/"
 METHODS = [RUNTIME + name for name in ("Status", "ListContainers", "ListPodSandbox")]
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_kind_of_fault_that_tracers_had_names_its_tests_and_they_exist():
+    kinds = re.findall(r"^\|[^|]+\|[^|]+\|([^|]+)\|$", (ROOT / "docs/tracer-bugs.md").read_text(), re.MULTILINE)
+    rows = [re.findall(r"`(tests/\S+\.py)::(\w+)`", tests) for tests in kinds if "tests/" in tests]
+    assert len(rows) == 25
+    for path, name in (test for row in rows for test in row):
+        written = ast.parse((ROOT / path).read_text()).body
+        assert name in {item.name for item in written if isinstance(item, ast.FunctionDef)}, path
 
 
 def test_every_call_of_a_reused_connection_has_its_method():
