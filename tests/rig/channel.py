@@ -73,8 +73,9 @@ class _Stream:
         self.exchange.start = now
 
     def finish(self, now: int) -> None:
-        self.exchange.end = now
-        self.over.set()
+        if now:
+            self.exchange.end = now
+            self.over.set()
 
 
 class GoChannel:
@@ -95,8 +96,9 @@ class GoChannel:
         self._connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: MAX_RECEIVE_BYTES})
         self._connection.increment_flow_control_window(MAX_RECEIVE_BYTES - 65535)
         self._flush()
-        for work in (self._read, self._write):
-            threading.Thread(target=work, daemon=True).start()
+        self._writer = threading.Thread(target=self._write, daemon=True)
+        self._writer.start()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def exchange(self, path: str, message: bytes, deadline: float | None, cancel_after: float | None) -> Exchange:
         stream = _Stream()
@@ -147,7 +149,8 @@ class GoChannel:
         return unsent
 
     def _flush(self, mark: Callable[[int], None] | None = None) -> None:
-        """Give the writer what there is to send; it calls `mark` with the time at which it begins to send this."""
+        """Give the writer what there is to send; it calls `mark` with the time at which it begins to send this, and
+        again with 0 if the connection took none of it."""
         if data := self._connection.data_to_send():
             self._outbox.put((data, mark))
 
@@ -170,9 +173,12 @@ class GoChannel:
             if mark:
                 mark(time.monotonic_ns())
             left = memoryview(data)
-            with contextlib.suppress(OSError):  # the reader meets the end too, and tells it
+            try:
                 while left:
                     left = left[os.write(self._socket.fileno(), left[:BUFFER_BYTES]) :]
+            except OSError:  # the reader meets the end too, and tells it
+                if mark and len(left) == len(data):
+                    mark(0)
         self._socket.close()
 
     def _read(self) -> None:
@@ -189,6 +195,9 @@ class GoChannel:
         with self._lock:
             self.over = True
             self._outbox.put((b"", None))  # the last: nothing is sent once it is over
+        self.close()
+        self._writer.join()  # so that it is known what was sent
+        with self._lock:
             for number, stream in list(self._streams.items()):
                 ended = "connection" if stream.exchange.start else "unsent"
                 stream.exchange.start = stream.exchange.start or now
