@@ -84,7 +84,7 @@ class Agent:
                 if now >= next_tick:
                     next_tick = now + TICK_NS
                     with self._lock:
-                        self._pipeline.rows.offset = self.source.realtime_offset_ns
+                        rows += self._pipeline.clock(self.source.realtime_offset_ns)
                         rows += self._pipeline.tick(now)
                         rows += self._pipeline.open()
                 self._give(rows)

@@ -91,10 +91,11 @@ class Joined:
 
 @dataclass(slots=True)
 class Left:
-    """A connection ended, after the `Finished` of its open calls."""
+    """A connection ended, after the `Finished` of its open calls; `by_server`: the server's side ended it."""
 
     peer: Peer
     time: int
+    by_server: bool = False
 
 
 Event = Opened | Requested | Responded | Finished | Joined | Left

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from tracer import stamps
 from tracer.facts import STREAMS, Container, CriCall, Pod
+from tracer.findings.finding import Finding
 from tracer.kubelet.passes import Stage, SyncPass
 from tracer.kubelet.pleg import PlegEvent
 from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
+from tracer.node import NodeEvent
 from tracer.rows import Row, rfc3339
 
 NS = 1_000_000_000
@@ -17,6 +20,10 @@ def seconds(begin: int | None, end: int | None) -> float | None:
     if begin is None or end is None:
         return None
     return max(0, end - begin) / NS
+
+
+def in_seconds(ns: int | None) -> float | None:
+    return None if ns is None else ns / NS
 
 
 def pod(value: Pod | None) -> dict[str, str] | None:
@@ -35,8 +42,12 @@ class Rows:
     def __init__(self, offset: int) -> None:
         self.offset = offset
 
-    def call(self, call: CriCall, role: str, kind: ActivityKind, activity_id: str | None) -> Row:
+    def call(
+        self, call: CriCall, role: str, kind: ActivityKind, activity_id: str | None, now: int | None = None
+    ) -> Row:
+        """`now`, monotonic ns, for an open call: its waits are told as far as they got."""
         rpc = call.rpc
+        at = now or rpc.start
         peer = rpc.peer
         start = rpc.start + self.offset
         fields = {
@@ -51,9 +62,10 @@ class Rows:
             "api": call.api,
             "start": rfc3339(start),
             "duration_seconds": seconds(rpc.start, rpc.end),
-            "request_wait_seconds": seconds(rpc.sent, rpc.received),
-            "service_seconds": seconds(rpc.received, rpc.answered),
-            "response_wait_seconds": seconds(rpc.answered, rpc.read_answer),
+            "stage": stamps.stage(rpc),
+            "request_wait_seconds": in_seconds(stamps.request_wait(rpc, at)),
+            "service_seconds": in_seconds(stamps.service(rpc, at)),
+            "response_wait_seconds": in_seconds(stamps.response_wait(rpc, at)),
             "status": rpc.status,
             "ended_by": rpc.ended_by,
             "error": rpc.error or None,
@@ -129,6 +141,52 @@ class Rows:
             "complete": sync.complete,
         }
         return Row("sync_pass", sync.id, start, None if sync.end is None else sync.end + self.offset, fields)
+
+    def finding(self, finding: Finding) -> Row:
+        verdict = finding.verdict
+        start = finding.start + self.offset
+        end = None if finding.end is None else finding.end + self.offset
+        fields = {
+            "id": finding.id,
+            "kind": verdict.kind,
+            "severity": verdict.severity,
+            "state": "active" if end is None else "ended",
+            "summary": verdict.summary,
+            "start": rfc3339(start),
+            "end": None if end is None else rfc3339(end),
+            "duration_seconds": seconds(finding.start, finding.end),
+            "pods": [pod(each) for each in verdict.pods],
+            "calls": [call.id for call in verdict.calls],
+            "evidence": [
+                {
+                    "time": None if each.time is None else rfc3339(each.time + self.offset),
+                    "text": each.text,
+                    "call": each.call,
+                    "step": each.step,
+                }
+                for each in verdict.evidence
+            ],
+            "confidence": verdict.confidence,
+            "completeness": "complete" if finding.complete else "incomplete",
+            "unknown": list(verdict.unknown),
+            "next_steps": list(verdict.next_steps),
+        }
+        return Row("finding", finding.id, start, end, fields)
+
+    def node_event(self, event: NodeEvent) -> Row:
+        time = event.time + self.offset
+        fields = {
+            "id": event.id,
+            "time": rfc3339(time),
+            "kind": event.kind,
+            "runtime": event.runtime,
+            "pid": event.pid,
+            "comm": event.comm,
+            "pod": pod(event.pod),
+            "container_id": event.container_id,
+            "text": event.text,
+        }
+        return Row("node_event", event.id, time, time, fields)
 
     def _stage(self, stage: Stage) -> dict[str, Any]:
         return {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tracer import fields
+from tracer import fields, stamps
 from tracer.facts import CriCall
 from tracer.fields import NS, seconds
 from tracer.kubelet.kubelet import Kubelet
@@ -80,17 +80,11 @@ def waiting_for(relist: Relist) -> CriCall | None:
 def _call(call: CriCall, now: int) -> dict[str, Any]:
     """The open call and how far it got: in the socket before the runtime, in the runtime, or before the kubelet."""
     rpc = call.rpc
-    if rpc.answered is not None:
-        stage = "response_wait"
-    elif rpc.received is not None:
-        stage = "service"
-    else:
-        stage = "request_wait" if rpc.sent is not None else "sending"
     return {
         "id": rpc.id,
         "method": call.method,
         "age_seconds": seconds(rpc.start, now),
-        "stage": stage,
+        "stage": stamps.stage(rpc),
         "pod": fields.pod(call.pod),
         "container": fields.container(call.container, call.container_id),
         "sandbox_id": call.sandbox_id,

@@ -2,19 +2,27 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tracer import health
+from tracer import health, node
 from tracer.cri import Cri
 from tracer.facts import Answer, CriCall, CriEvent, Done, Named, Sent
 from tracer.fields import NS, Rows
+from tracer.findings.board import LOOK_NS, Board
+from tracer.findings.rules import rules
+from tracer.findings.scene import Scene
 from tracer.identity import Identity
 from tracer.kubelet.kubelet import Changed, Kubelet
+from tracer.kubelet.passes import SyncPass
+from tracer.kubelet.pleg import PlegEvent
+from tracer.kubelet.relists import Relist
+from tracer.kubelet.runs import ActivityKind
+from tracer.node import NodeEvent
 from tracer.paths import is_ttrpc
-from tracer.records import Data, Opened, Record
+from tracer.records import Data, Exit, Opened, Record
 from tracer.rows import Row
-from tracer.rpc import Left, Rpc
+from tracer.rpc import Joined, Left, Rpc
 from tracer.streams import Gap, Peer, Streams
 
 KUBELETS = frozenset({
@@ -29,6 +37,21 @@ OPEN_AFTER_NS = 250_000_000
 """A call open for longer is shown while it is open; most last a millisecond and would only cost."""
 
 
+CLOCK_STEP_NS = 500_000_000
+"""The wall clock is set when it moves by more than this between two measurements; NTP slews at most 0.5 ms a second."""
+
+
+@dataclass(slots=True)
+class Fresh:
+    """What came since the rules looked before."""
+
+    ended: list[CriCall] = field(default_factory=list)
+    relists: list[Relist] = field(default_factory=list)
+    passes: list[SyncPass] = field(default_factory=list)
+    events: list[PlegEvent] = field(default_factory=list)
+    node_events: list[NodeEvent] = field(default_factory=list)
+
+
 class Pipeline:
     """Feed records, get rows; `tick` when time passes without records. One thread at a time."""
 
@@ -40,7 +63,13 @@ class Pipeline:
         self.identity = Identity()
         self.kubelets: OrderedDict[tuple[str, int], Kubelet] = OrderedDict()
         self.now = 0
+        self.board = Board(rules())
+        self._servers = node.Servers()
         self._connections: dict[tuple[str, int], set[str]] = {}  # open ones of each kubelet
+        self._fresh = Fresh()
+        self._open: dict[str, CriCall] = {}  # asked for something we know, and not over
+        self._lost_at: int | None = None
+        self._looked = 0
 
     # feeding
 
@@ -49,23 +78,41 @@ class Pipeline:
         self.now = max(self.now, record.time)
         if isinstance(record, (Data, Opened)) and is_ttrpc(record.path):
             return out
+        if isinstance(record, Exit):
+            self._node(self._servers.exited(record.pid, record.time), out)
         for item in self.streams.feed(record):
             if isinstance(item, Gap):
+                self._lost_at = record.time
                 for kubelet in self.kubelets.values():
                     kubelet.lost_at = record.time
             for event in self.rpc.feed(item, self.streams.known(item.connection)):
                 if isinstance(event, Left):
                     self._connections.get((event.peer.path, event.peer.client_pid), set()).discard(item.connection)
+                    self._node(self._servers.left(event.peer, event.time, by_server=event.by_server), out)
+                elif isinstance(event, Joined):
+                    self._servers.joined(event.peer)
                 for cri_event in self.cri.feed(event):
-                    self._cri(cri_event, out)
+                    self.take(cri_event, out)
         return out
 
     def tick(self, now: int) -> list[Row]:
-        """Rows that only the passing of time brings: runs that fell silent."""
+        """Rows that only the passing of time brings: runs that fell silent, and what the findings' rules see."""
         out: list[Row] = []
         self.now = max(self.now, now)
         for kubelet in self.kubelets.values():
             self._changed(kubelet.tick(self.now), out)
+        if self.now - self._looked >= LOOK_NS:
+            self._looked = self.now
+            self._look(out)
+        return out
+
+    def clock(self, offset: int) -> list[Row]:
+        """The wall clock is `offset` ns ahead of the monotonic clock now."""
+        out: list[Row] = []
+        step = offset - self.rows.offset
+        self.rows.offset = offset
+        if abs(step) >= CLOCK_STEP_NS:
+            self._node([node.clock_step(self.now, step)], out)
         return out
 
     def finish(self) -> list[Row]:
@@ -78,17 +125,18 @@ class Pipeline:
     def open(self, older_than: int = OPEN_AFTER_NS) -> list[Row]:
         """Rows of everything open for longer than `older_than` ns."""
         out: list[Row] = []
-        for call in self.cri.open_calls():
-            if self.now - call.rpc.start >= older_than:
-                kubelet = self._kubelet_of(call)
-                kind, of = kubelet.activity_of(call) if kubelet else ("other_client", None)
-                out.append(self.rows.call(call, role(call.rpc.peer), kind, of))
+        out += [
+            self.rows.call(call, role(call.rpc.peer), *self.activity(call), now=self.now)
+            for call in self.cri.open_calls()
+            if self.now - call.rpc.start >= older_than
+        ]
         for kubelet in self.kubelets.values():
             out += [self.rows.relist(item) for item in kubelet.open_relists() if self.now - item.start >= older_than]
             out += [self.rows.sync_pass(item) for item in kubelet.open_passes()]
         return out
 
-    def _cri(self, event: CriEvent, out: list[Row]) -> None:
+    def take(self, event: CriEvent, out: list[Row]) -> None:
+        """One CRI event; its rows are added to `out`."""
         call = event.call
         for named in self.identity.feed(event):
             self._show_again(named, out)
@@ -100,7 +148,14 @@ class Pipeline:
         if isinstance(event, Named):
             self._show_again(call, out)
             return
-        kubelet = self._kubelet_of(call)
+        if isinstance(event, Sent):
+            self._open[call.id] = call
+        else:
+            self._open.pop(call.id, None)
+            self._fresh.ended.append(call)
+            if call.rpc.received is not None:
+                self._node(self._servers.served(call.rpc.peer, call.rpc.received), out)
+        kubelet = self._kubelet_of(call, out)
         if kubelet is None:
             if isinstance(event, Done):
                 out.append(self.rows.call(call, role(call.rpc.peer), "other_client", None))
@@ -109,9 +164,7 @@ class Pipeline:
         self._changed(changed, out)
 
     def _show_again(self, call: CriCall, out: list[Row]) -> None:
-        kubelet = self._kubelet_of(call)
-        kind, of = ("other_client", None) if kubelet is None else kubelet.activity_of(call)
-        out.append(self.rows.call(call, role(call.rpc.peer), kind, of))
+        out.append(self.rows.call(call, role(call.rpc.peer), *self.activity(call)))
 
     def _changed(self, changed: Changed, out: list[Row]) -> None:
         for call, kind, of in changed.calls:
@@ -120,8 +173,33 @@ class Pipeline:
         out += [self.rows.relist(relist) for relist in changed.relists if relist.end is not None]
         out += [self.rows.event(event) for event in changed.events]
         out += [self.rows.sync_pass(sync) for sync in changed.passes if sync.end is not None]
+        self._fresh.relists += [relist for relist in changed.relists if relist.end is not None]
+        self._fresh.events += changed.events
+        self._fresh.passes += [sync for sync in changed.passes if sync.end is not None]
 
-    def _kubelet_of(self, call: CriCall) -> Kubelet | None:
+    def _node(self, events: list[NodeEvent], out: list[Row]) -> None:
+        out += [self.rows.node_event(event) for event in events]
+        self._fresh.node_events += events
+
+    def _look(self, out: list[Row]) -> None:
+        """Let the rules look at what is open and what came since they looked before."""
+        fresh, self._fresh = self._fresh, Fresh()
+        open_calls = [*self._open.values(), *(call for call in self.cri.open_calls() if call.id not in self._open)]
+        kubelets = [
+            (path, pid, kubelet) for (path, pid), kubelet in self.kubelets.items() if self._connections.get((path, pid))
+        ]
+        scene = Scene(
+            self.now, kubelets, self.activity, self._servers, self._lost_at, open_calls, fresh.ended, fresh.relists,
+            fresh.passes, fresh.events, fresh.node_events,
+        )  # fmt: skip
+        out += [self.rows.finding(finding) for finding in self.board.look(scene)]
+
+    def activity(self, call: CriCall) -> tuple[ActivityKind, str | None]:
+        """Kind and id of what a call belongs to."""
+        kubelet = self._kubelet_of(call)
+        return ("other_client", None) if kubelet is None else kubelet.activity_of(call)
+
+    def _kubelet_of(self, call: CriCall, out: list[Row] | None = None) -> Kubelet | None:
         peer = call.rpc.peer
         if not call.cri and call.method_source != "unknown":
             return None
@@ -134,6 +212,8 @@ class Pipeline:
             self._forget_former(peer.path)
             # The first thing a kubelet asks, on its first connection, is Version (`validateServiceConnection`).
             fresh = call.method == "Version" and call.rpc.stream == 1
+            if fresh and out is not None:
+                self._node([node.kubelet_started(peer, call.rpc.start)], out)
             kubelet = self.kubelets[key] = Kubelet(self.identity.pod_of_seen, fresh=fresh)
             if len(self.kubelets) > MAX_KUBELETS:
                 gone, _ = self.kubelets.popitem(last=False)

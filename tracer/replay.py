@@ -58,11 +58,14 @@ def replay(
     damage = None
     try:
         for record in _all(capture):
-            rows = pipeline.feed(record)
-            if record.time >= tick:
-                tick = record.time + TICK_NS
-                rows += pipeline.tick(record.time)
+            rows: list[Row] = []
+            # Time passes between records too: a kubelet that stands still leaves none.
+            while record.time - tick >= TICK_NS and tick:
+                tick += TICK_NS
+                rows += pipeline.tick(tick)
                 progress(capture.progress)
+            tick = tick or record.time
+            rows += pipeline.feed(record)
             if rows:
                 feed(rows)
     except CaptureError as error:

@@ -351,7 +351,7 @@ class Rpc:
                 self._finish(connection, exchange, item.time, ended_by, out)
         connection.request.frames.close()
         connection.response.frames.close()
-        out.append(Left(connection.peer, item.time))
+        out.append(Left(connection.peer, item.time, item.by_server))
 
 
 def _requested(half: _Half, exchange: Exchange, last: Frame | Received, out: list[Event]) -> None:

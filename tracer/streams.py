@@ -99,6 +99,7 @@ class Ended:
     time: int
     error: int
     evicted: bool = False
+    by_server: bool = False  # it was the client's end that saw the end
 
 
 Item = Chunk | Gap | Read | Ended
@@ -267,7 +268,7 @@ class Streams:
         if connection.late_since is not None:
             self._drain(connection, items, lost_at=record.time)
         del self._connections[record.connection]
-        items.append(Ended(record.connection, record.time, record.error))
+        items.append(Ended(record.connection, record.time, record.error, by_server=record.side == "client"))
 
     def _data(self, connection: _Connection, written: _Flow, read: _Flow, record: Data, items: list[Item]) -> None:
         """`written`: what the record's end sends; `read`: what it reads."""

@@ -66,7 +66,12 @@ class Call(Word):
     api: Literal["v1", "v1alpha2"] | None = Field(description="Of the CRI; null for other services.")
     start: Time = Field(description="The client sent the first byte of the request.")
     duration_seconds: Seconds | None = Field(description="Until the client had read the answer; null while open.")
-    request_wait_seconds: Seconds | None = Field(description="The request lay in the socket, unread by the server.")
+    stage: Literal["sending", "request_wait", "service", "response_wait"] | None = Field(
+        description="Where an open call is; null when it is over or that cannot be told."
+    )
+    request_wait_seconds: Seconds | None = Field(
+        description="The request lay in the socket, unread by the server. Of an open call as far as it got."
+    )
     service_seconds: Seconds | None = Field(description="From the request read to the answer sent.")
     response_wait_seconds: Seconds | None = Field(description="The answer lay in the socket, unread by the client.")
     status: str | None = Field(description="gRPC status, e.g. OK, NOT_FOUND; null when none was on the wire.")
@@ -230,7 +235,7 @@ class WaitingFor(Word):
     id: CallId
     method: str | None
     age_seconds: Seconds
-    stage: Literal["sending", "request_wait", "service", "response_wait"] = Field(
+    stage: Literal["sending", "request_wait", "service", "response_wait"] | None = Field(
         description="request_wait: the runtime has not read it; service: the runtime works; "
         "response_wait: the kubelet has not read the answer."
     )

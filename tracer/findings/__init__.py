@@ -1,0 +1,1 @@
+"""Findings: verdicts in a sentence, one rule a module."""

@@ -1,0 +1,11 @@
+"""The rules in the order of causes, the deepest first: what an earlier one explains a later one leaves alone."""
+
+from tracer.findings.board import Rule
+from tracer.findings.kubelet_stalled import KubeletStalled
+from tracer.findings.runtime_down import RuntimeDown
+from tracer.findings.runtime_not_reading import RuntimeNotReading
+
+
+def rules() -> list[Rule]:
+    """A new instance of every rule."""
+    return [RuntimeDown(), RuntimeNotReading(), KubeletStalled()]

@@ -1,0 +1,39 @@
+"""The scene: what the rules look at, twice a second: what is open, and what ended since the look before."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tracer.facts import CriCall
+from tracer.kubelet.kubelet import Kubelet
+from tracer.kubelet.passes import SyncPass
+from tracer.kubelet.pleg import PlegEvent
+from tracer.kubelet.relists import Relist
+from tracer.kubelet.runs import ActivityKind
+from tracer.node import NodeEvent, Servers
+
+NS = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Scene:
+    """Times are monotonic ns. `kubelets`: (runtime path, pid, kubelet).
+
+    `activity`: kind and id of the activity of a call. `ended`, `relists`, `passes`, `events`, `node_events`: since the
+    look before. `explained`: id of a call or relist -> id of the finding that explains it already.
+    """
+
+    now: int
+    kubelets: list[tuple[str, int, Kubelet]]
+    activity: Callable[[CriCall], tuple[ActivityKind, str | None]]
+    servers: Servers
+    lost_at: int | None = None
+    open: list[CriCall] = field(default_factory=list)
+    ended: list[CriCall] = field(default_factory=list)
+    relists: list[Relist] = field(default_factory=list)
+    passes: list[SyncPass] = field(default_factory=list)
+    events: list[PlegEvent] = field(default_factory=list)
+    node_events: list[NodeEvent] = field(default_factory=list)
+    explained: dict[str, str] = field(default_factory=dict)
+
+    def unexplained(self, call: CriCall) -> bool:
+        return call.id not in self.explained

@@ -1,0 +1,50 @@
+"""How findings speak: durations, calls and pods in a few words."""
+
+from collections.abc import Iterable
+
+from tracer.facts import CriCall, Pod
+
+NS = 1_000_000_000
+
+
+def seconds(ns: int) -> str:
+    """`4_000_000_000` -> "4.0 s", `185_000_000_000` -> "3 min 5 s"."""
+    if ns < 120 * NS:
+        return f"{ns / NS:.1f} s"
+    minutes, rest = divmod(round(ns / NS), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def pod(value: Pod) -> str:
+    return f"{value.namespace}/{value.name}"
+
+
+def call(value: CriCall) -> str:
+    """`StopContainer of web in default/web-0`, with what is known."""
+    name = value.method or "a call whose method is unknown"
+    if value.container is not None:
+        name += f" of container {value.container.name}"
+    elif value.container_id is not None:
+        name += f" of container {value.container_id[:13]}"
+    if value.pod is not None:
+        name += f" in pod {pod(value.pod)}"
+    elif value.sandbox_id is not None:
+        name += f" of sandbox {value.sandbox_id[:13]}"
+    elif value.image is not None:
+        name += f" of {value.image}"
+    return name
+
+
+def several(names: Iterable[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    found = list(dict.fromkeys(names))
+    if len(found) <= most:
+        return ", ".join(found)
+    return f"{', '.join(found[:most])} and {len(found) - most} more"
+
+
+def pods_of(calls: Iterable[CriCall]) -> tuple[Pod, ...]:
+    """Each pod once, in order."""
+    return tuple(dict.fromkeys(each.pod for each in calls if each.pod is not None))
