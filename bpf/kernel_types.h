@@ -71,7 +71,12 @@ struct nsproxy {
 	struct mnt_namespace *mnt_ns;
 };
 
+struct percpu_counter {
+	__s64 count;
+};
+
 struct mm_struct {
+	struct percpu_counter rss_stat[4]; /* Linux 6.2 */
 	unsigned long arg_start;
 	unsigned long arg_end;
 	unsigned long env_start;
@@ -97,6 +102,33 @@ struct thread_info {
 	__u32 status;
 };
 
+enum cgroup_subsys_id { memory_cgrp_id }; /* the number is the kernel's, see above */
+
+struct kernfs_node {
+	struct kernfs_node *__parent; /* Linux 6.15 */
+	const char *name;
+};
+
+struct kernfs_node___before_6_15 {
+	struct kernfs_node *parent;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[16]; /* as many as the kernel has */
+};
+
+struct trace_event_raw_mark_victim {
+	unsigned int uid; /* Linux 6.8, and newer releases of older ones */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	struct mm_struct *mm;
@@ -109,6 +141,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
+	struct css_set *cgroups;
 };
 
 struct linux_binprm;

@@ -17,6 +17,7 @@ enum record_kind {
 	RECORD_CLOSED = 3,
 	RECORD_EXEC = 4,
 	RECORD_EXIT = 5,
+	RECORD_OOM = 6,
 };
 
 enum side { SIDE_CLIENT = 0, SIDE_SERVER = 1 };
@@ -71,6 +72,16 @@ struct exit_record {
 	struct record_head head;
 	__u32 ppid;
 	__s32 status; /* as of wait(2) */
+};
+
+/* The head is the victim's, not that of the process that asked for memory. */
+struct oom_record {
+	struct record_head head;
+	__s64 anonymous_pages; /* resident; -1: this kernel does not tell */
+	__s64 file_pages;
+	__s64 shared_pages;
+	__u32 uid; /* -1: this kernel does not tell */
+	__u32 cgroup_bytes; /* names, each with its NUL, from the victim's cgroup up to the root's, follow this structure */
 };
 
 /* What could not be told; kept per CPU and per program. */

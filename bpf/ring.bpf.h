@@ -9,7 +9,7 @@
 #include "kernel_types.h"
 #include "records.h"
 
-#define PROGRAMS 3 /* most programs in one object; each has its own line of counters */
+#define PROGRAMS 4 /* most programs in one object; each has its own line of counters */
 
 const volatile __u64 ring_bytes = 16 << 20; /* user space sets it to what it made the ring */
 

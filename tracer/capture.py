@@ -9,12 +9,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TypeVar
 
 from pydantic_core import from_json
 
 from tracer.errors import CaptureError
-from tracer.records import Closed, Data, Exec, Exit, Lost, Opened, Record
+from tracer.records import Closed, Data, Exec, Exit, Lost, OomKill, Opened, Record
+
+T = TypeVar("T")
 
 FORMAT = "cri-capture-jsonl"
 VERSION = 1
@@ -154,6 +156,13 @@ def _write_exit(record: Exit) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _write_oom(record: OomKill) -> dict[str, Any]:
+    return {
+        "t": record.time, "ev": "oom", "pid": record.pid, "comm": record.comm, "uid": record.uid,
+        "cgroup": record.cgroup, "anon": record.anon_bytes, "file": record.file_bytes, "shmem": record.shmem_bytes,
+    }  # fmt: skip
+
+
 def _write_lost(record: Lost) -> dict[str, Any]:
     return {"t": record.time, "ev": "lost", "program": record.program, "count": record.count}
 
@@ -164,6 +173,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Closed: _write_closed,
     Exec: _write_exec,
     Exit: _write_exit,
+    OomKill: _write_oom,
     Lost: _write_lost,
 }
 
@@ -313,6 +323,13 @@ class CaptureFile:
             _integer(line, "code"),
         )  # fmt: skip
 
+    def _oom(self, line: dict[str, Any]) -> OomKill:
+        anon, file, shmem = (_known(line, key, _count) for key in ("anon", "file", "shmem"))
+        return OomKill(
+            _integer(line, "t"), _integer(line, "pid"), _text(line, "comm"), _known(line, "uid", _count),
+            _known(line, "cgroup", _text), anon, file, shmem,
+        )  # fmt: skip
+
     def _lost(self, line: dict[str, Any]) -> Lost:
         return Lost(_integer(line, "t"), _text(line, "program"), _count(line, "count"))
 
@@ -324,6 +341,7 @@ _READERS: dict[str, Callable[[CaptureFile, dict[str, Any]], Record]] = {
     "closed": CaptureFile._closed,  # noqa: SLF001
     "exec": CaptureFile._exec,  # noqa: SLF001
     "exit": CaptureFile._exit,  # noqa: SLF001
+    "oom": CaptureFile._oom,  # noqa: SLF001
     "lost": CaptureFile._lost,  # noqa: SLF001
 }
 
@@ -368,6 +386,11 @@ def _count(line: dict[str, Any], key: str) -> int:
 
 def _text(line: dict[str, Any], key: str) -> str:
     return _string(line[key], key)
+
+
+def _known(line: dict[str, Any], key: str, take: Callable[[dict[str, Any], str], T]) -> T | None:
+    """None when the source did not know it: null, or no such key."""
+    return None if line.get(key) is None else take(line, key)
 
 
 def _string(value: Any, key: str) -> str:

@@ -83,6 +83,20 @@ class Exit:
 
 
 @dataclass(slots=True)
+class OomKill:
+    """A process of this node, whoever's, was chosen to die for want of memory. None: this kernel does not tell."""
+
+    time: int
+    pid: int
+    comm: str  # "" when the kernel does not tell
+    uid: int | None
+    cgroup: str | None  # the memory cgroup's path, whole (it begins with "/") unless it is deeper than 16 levels
+    anon_bytes: int | None  # resident
+    file_bytes: int | None
+    shmem_bytes: int | None
+
+
+@dataclass(slots=True)
 class Lost:
     """The source dropped `count` records of `program` since the last such record (or since it began)."""
 
@@ -91,7 +105,7 @@ class Lost:
     count: int
 
 
-Record = Opened | Data | Closed | Exec | Exit | Lost
+Record = Opened | Data | Closed | Exec | Exit | OomKill | Lost
 
 
 class Source(Protocol):

@@ -1,4 +1,4 @@
-"""What the runtime's descendants execute and how they end, and nothing of anybody else."""
+"""What the runtime's descendants execute and how they end, and nothing of anybody else; who is killed for memory."""
 
 import json
 import os
@@ -10,11 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from platform import machine
 
 import pytest
 
+from tests.live.cgroup import Cgroup, cgroup
+from tracer.kernel.program_object import ProgramObject
 from tracer.kernel.source import KernelSource
-from tracer.records import Data, Exec, Exit, Record
+from tracer.records import Data, Exec, Exit, OomKill, Record
 
 # A runtime: serves the socket given, and runs each command it is sent, from a thread as Go programs do.
 RUNTIME = """
@@ -191,3 +194,70 @@ def test_shims_that_run_already_are_followed(tmp_path):
     assert second.argv == ["/bin/true", "later"]
     assert (third.pid, third.code) == (second.pid, 0)
     assert os.WIFEXITED(third.code)
+
+
+# for want of memory
+
+LIMIT = 32 << 20
+HOG = """
+import os, sys
+with open(sys.argv[1], "w") as procs:
+    procs.write(str(os.getpid()))
+os.setuid(4321)
+kept = []
+while True:
+    kept.append(os.urandom(1 << 20))
+"""
+SLICE = f"criscope-test-{os.getpid()}.slice"
+SCOPE = f"cri-containerd-{'0123456789abcdef' * 4}.scope"
+
+
+@pytest.fixture
+def limited() -> Iterator[Cgroup]:
+    """A cgroup named as containerd names a container's, in which no more than `LIMIT` bytes can be had."""
+    with cgroup("memory", SLICE, SCOPE) as made:
+        made.set("memory.max", str(LIMIT))
+        yield made
+
+
+def exhaust(limited: Cgroup) -> int:
+    """The number of a process, nobody's descendant, that wants more memory than it may and was killed."""
+    hog = subprocess.Popen([sys.executable, "-c", HOG, limited.procs])
+    assert hog.wait() == -signal.SIGKILL
+    return hog.pid
+
+
+def test_a_process_killed_for_want_of_memory_is_told_with_its_cgroup_whoever_it_is(source, limited):
+    before = time.monotonic_ns()
+    pid = exhaust(limited)
+    (killed,) = [each for each in source.drain() if isinstance(each, OomKill) and each.pid == pid]
+    assert before < killed.time < time.monotonic_ns()
+    assert (killed.comm, killed.uid) == (Path(sys.executable).name, 4321)
+    assert killed.cgroup == f"/{SLICE}/{SCOPE}" == limited.path
+    assert killed.anon_bytes is not None
+    assert LIMIT / 2 < killed.anon_bytes < 2 * LIMIT, "some was had before the limit"
+    assert killed.file_bytes is not None
+    assert killed.file_bytes > 0, "the interpreter's own program"
+    assert killed.shmem_bytes == 0
+
+
+def test_on_a_kernel_that_tells_no_more_than_a_number_the_rest_is_unknown(tmp_path, monkeypatch, limited):
+    """The real program, but for the member by which it knows such a kernel; its number is no number here."""
+    shutil.copytree(Path(__file__).parents[2] / "bpf", tmp_path / "bpf")
+    headers, program = tmp_path / "bpf" / "kernel_types.h", tmp_path / "bpf" / "process.bpf.c"
+    headers.write_text(headers.read_text().replace("unsigned int uid;", "unsigned int no_such_member;"))
+    program.write_text(program.read_text().replace("mark_victim, uid)", "mark_victim, no_such_member)"))
+    subprocess.run(["make", "-s", "-C", tmp_path / "bpf", f"OBJECTS={tmp_path}", "PROGRAMS=process"], check=True)
+    shipped = ProgramObject.shipped
+
+    def altered(name: str) -> ProgramObject:
+        if name == "process":
+            return ProgramObject(name, (tmp_path / f"process.{machine()}.bpf.o").read_bytes())
+        return shipped(name)
+
+    monkeypatch.setattr(ProgramObject, "shipped", altered)
+    with KernelSource([f"{tmp_path}/s.sock"]) as tracing:
+        assert all(probe.attached for probe in tracing.probes), tracing.probes
+        exhaust(limited)
+        (killed,) = [each for each in tracing.drain() if isinstance(each, OomKill)]
+    assert killed == OomKill(killed.time, killed.pid, "", None, None, None, None, None)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tracer.capture import FLUSH_SECONDS, CaptureFile, CaptureWriter
 from tracer.errors import CaptureError
-from tracer.records import Closed, Data, Exec, Exit, Lost, Opened
+from tracer.records import Closed, Data, Exec, Exit, Lost, OomKill, Opened
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -26,6 +26,7 @@ number = st.integers(-(1 << 63), (1 << 63) - 1)
 count = st.integers(0, (1 << 63) - 1)
 side = st.sampled_from(["client", "server"])
 text = st.text(max_size=20)
+known = st.none() | count
 
 
 @st.composite
@@ -44,6 +45,7 @@ records = st.lists(
     | st.builds(Closed, number, text, side, number, number)
     | st.builds(Exec, number, number, number, text, st.lists(text, max_size=4), st.dictionaries(text, text, max_size=3))
     | st.builds(Exit, number, number, number, text, number)
+    | st.builds(OomKill, number, number, text, known, st.none() | text, known, known, known)
     | st.builds(Lost, number, text, count),
     max_size=12,
 )
@@ -298,6 +300,9 @@ def test_a_missing_file_or_a_directory_is_said(tmp_path):
         ({"t": 1, "ev": "opened", "conn": "c", "side": "client", "pid": 1, "comm": "a"}, "lacks 'path'"),
         ({"t": 1, "ev": "exit", "pid": 1, "ppid": 1, "comm": "a"}, "lacks 'code'"),
         ({"t": 1, "ev": "lost", "program": "x", "count": -1}, "has a negative count"),
+        ({"t": 1, "ev": "oom", "pid": 1}, "lacks 'comm'"),
+        ({"t": 1, "ev": "oom", "pid": 1, "comm": "a", "cgroup": 3}, "has no text as its cgroup"),
+        ({"t": 1, "ev": "oom", "pid": 1, "comm": "a", "anon": -1}, "has a negative anon"),
         ([], "is no object"),
         ("send", "is no object"),
         (b"nonsense", "is damaged"),

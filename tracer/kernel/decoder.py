@@ -3,9 +3,10 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from platform import machine
+from resource import getpagesize
 
 from tracer.kernel import layouts
-from tracer.records import Closed, Data, Direction, Exec, Exit, Opened, Record, Side
+from tracer.records import Closed, Data, Direction, Exec, Exit, OomKill, Opened, Record, Side
 
 # A node has about two sockets a pod open at a time; the rest is for connections that ended, which nobody announces.
 CONNECTIONS = 16384
@@ -17,11 +18,15 @@ CNI_VARIABLES = frozenset({"CNI_COMMAND", "CNI_CONTAINERID", "CNI_ARGS", "CNI_NE
 # By machine: the system calls that need no mention (linux/arch/x86/entry/syscalls, asm-generic/unistd.h).
 READ_AND_WRITE = {"x86_64": (0, 1), "aarch64": (63, 64)}
 
+PAGE_BYTES = getpagesize()
+NOBODY = 0xFFFFFFFF  # (uid_t)-1 is nobody's
+
 _OPENED = layouts.OPENED.compiled()
 _DATA = layouts.DATA.compiled()
 _CLOSED = layouts.CLOSED.compiled()
 _EXEC = layouts.EXEC.compiled()
 _EXIT = layouts.EXIT.compiled()
+_OOM = layouts.OOM.compiled()
 _KIND = layouts.HEAD.expected().members["kind"][0]
 
 
@@ -39,6 +44,7 @@ class Decoder:
             layouts.RECORD_CLOSED: self._closed,
             layouts.RECORD_EXEC: self._exec,
             layouts.RECORD_EXIT: self._exit,
+            layouts.RECORD_OOM: self._oom,
         }
 
     def decode(self, raw: bytes) -> Record:
@@ -112,10 +118,30 @@ class Decoder:
         time, pid, _tid, comm, _kind, _side, _direction, ppid, status = _EXIT.unpack(raw)
         return Exit(time, pid, ppid, self._name(comm), status)
 
+    def _oom(self, raw: bytes) -> OomKill:
+        time, pid, _tid, comm, _kind, _side, _direction, *pages, uid, cgroup_bytes = _OOM.unpack_from(raw)
+        levels = [_text(each) for each in _strings(raw[_OOM.size : _OOM.size + cgroup_bytes])]
+        anon, file, shmem = (None if each < 0 else each * PAGE_BYTES for each in pages)
+        return OomKill(
+            time,
+            pid,
+            self._name(comm),
+            None if uid == NOBODY else uid,
+            _cgroup(levels),
+            anon,
+            file,
+            shmem,
+        )
+
 
 def _strings(area: bytes) -> list[bytes]:
     r"""`b"a\0b\0"` -> `[b"a", b"b"]`; the last one may have been cut before its NUL."""
     return area.removesuffix(b"\0").split(b"\0") if area else []
+
+
+def _cgroup(levels: list[str]) -> str | None:
+    """`["leaf", "slice", ""]` -> `"/slice/leaf"`: the root's name is empty."""
+    return ("/".join(reversed(levels)) or "/") if levels else None
 
 
 def _text(raw: bytes) -> str:

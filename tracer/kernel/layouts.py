@@ -36,7 +36,7 @@ class Layout(NamedTuple):
 COMM_BYTES = 16
 PATH_BYTES = 112
 
-RECORD_OPENED, RECORD_DATA, RECORD_CLOSED, RECORD_EXEC, RECORD_EXIT = 1, 2, 3, 4, 5
+RECORD_OPENED, RECORD_DATA, RECORD_CLOSED, RECORD_EXEC, RECORD_EXIT, RECORD_OOM = 1, 2, 3, 4, 5, 6
 
 HEAD = Layout(
     "record_head",
@@ -79,6 +79,17 @@ EXEC = Layout(
     (("head", HEAD.format), ("ppid", "I"), ("argv_bytes", "I"), ("env_bytes", "I"), ("padding", "4x")),
 )
 EXIT = Layout("exit_record", (("head", HEAD.format), ("ppid", "I"), ("status", "i")))
+OOM = Layout(
+    "oom_record",
+    (
+        ("head", HEAD.format),
+        ("anonymous_pages", "q"),
+        ("file_pages", "q"),
+        ("shared_pages", "q"),
+        ("uid", "I"),
+        ("cgroup_bytes", "I"),
+    ),
+)
 
 COUNTERS = Layout(
     "counters",
@@ -97,7 +108,7 @@ MEMBER = Layout("member", (("mount_namespace", "Q"), ("contained", "I"), ("paddi
 
 LAYOUTS = {
     "socket": (HEAD, OPENED, DATA, CLOSED, COUNTERS, WANTED_KEY, WANTED, MEMBER),
-    "process": (HEAD, EXEC, EXIT, COUNTERS, MEMBER),
+    "process": (HEAD, EXEC, EXIT, OOM, COUNTERS, MEMBER),
 }
 """By object: the structures it shares with this package."""
 

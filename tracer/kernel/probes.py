@@ -9,7 +9,7 @@ from tracer.kernel.program_object import ProbeReport, ProgramObject, refusal
 
 PROGRAMS = {
     "socket": ("socket_send", "socket_receive"),
-    "process": ("process_fork", "process_exec", "process_exit"),
+    "process": ("process_fork", "process_exec", "process_exit", "process_oom"),
 }
 """By object, in the order of `enum program` in bpf/*.bpf.c, which is that of their lines in the map of counters."""
 

@@ -1,12 +1,13 @@
 """Ring buffer bytes become records."""
 
+import resource
 from platform import machine
 
 import pytest
 
 from tracer.kernel import decoder, layouts
 from tracer.kernel.decoder import Decoder
-from tracer.records import Closed, Data, Exec, Exit, Opened
+from tracer.records import Closed, Data, Exec, Exit, OomKill, Opened
 
 
 def head(kind, side=0, direction=0, *, time=7, pid=100, tid=101, comm=b"kubelet"):
@@ -113,3 +114,29 @@ def test_exit(decode):
 def test_names_are_text_whatever_bytes_they_have(decode):
     raw = layouts.EXIT.compiled().pack(*head(layouts.RECORD_EXIT, comm=b"\xfe)(\0rest"), 50, 0)
     assert decode(raw).comm == "\\xfe)("
+
+
+def killed(cgroup=b"", *, pages=(2, 1, 0), uid=1000, comm=b"hog"):
+    values = *head(layouts.RECORD_OOM, comm=comm), *pages, uid, len(cgroup)
+    return layouts.OOM.compiled().pack(*values) + cgroup
+
+
+def test_a_process_killed_for_want_of_memory_has_its_memory_in_bytes_and_its_cgroup_from_the_root(decode):
+    page = resource.getpagesize()
+    assert decode(killed(b"cri-containerd-1.scope\0kubepods.slice\0\0")) == OomKill(
+        7, 100, "hog", 1000, "/kubepods.slice/cri-containerd-1.scope", 2 * page, page, 0
+    )
+
+
+def test_what_an_older_kernel_does_not_tell_of_a_killed_process_is_unknown(decode):
+    record = decode(killed(pages=(-1, -1, -1), uid=0xFFFFFFFF, comm=b""))
+    assert record == OomKill(7, 100, "", None, None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "path"),
+    [(b"\0", "/"), (b"leaf\0\0", "/leaf"), (b"leaf\0middle\0", "middle/leaf")],
+    ids=["root", "below the root", "too deep to reach it"],
+)
+def test_a_cgroup_path_begins_with_a_slash_when_it_is_whole(decode, names, path):
+    assert decode(killed(names)).cgroup == path
