@@ -26,6 +26,11 @@ def mount_overlay(target: str, options: str) -> None:
     _check(_libc.mount(b"overlay", target.encode(), b"overlay", 0, options.encode()), target)
 
 
+def mount_tmpfs(target: str, size: int) -> None:
+    """A file system in memory of so many bytes."""
+    _check(_libc.mount(b"tmpfs", target.encode(), b"tmpfs", 0, f"size={size}".encode()), target)
+
+
 def unmount(target: str) -> None:
     """Detach a mount point, busy or not: a root file system may stay in use for an instant after its last process."""
     _check(_libc.umount2(target.encode(), MNT_DETACH), target)

@@ -61,10 +61,12 @@ class Node:
     """`with Node() as node:` serves the CRI at `node.socket` until the block ends, however it ends.
 
     SIGTERM ends the block like Ctrl-C (SystemExit 143) when the node is started from the main thread. What an earlier
-    node left because it was killed is removed first.
+    node left because it was killed is removed first. With `disk_bytes` containerd's root is a file system of its own
+    and of that size, which `disk.full` fills; the images need 10 MB.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, disk_bytes: int | None = None) -> None:
+        self._disk_bytes = disk_bytes
         self._process: subprocess.Popen[bytes] | None = None
         self._former_handler: signal._HANDLER | None = None
         self.footprint: footprint.Footprint
@@ -82,6 +84,11 @@ class Node:
     @property
     def plugins(self) -> cni.Plugins:
         return cni.Plugins(self.footprint.base / "cni-bin")
+
+    @property
+    def root(self) -> Path:
+        """Images, snapshots and containerd's database."""
+        return self.footprint.base / "root"
 
     @property
     def log(self) -> Path:
@@ -155,13 +162,16 @@ class Node:
 
     def _start(self) -> None:
         base = self.footprint.base
+        self.root.mkdir()
+        if self._disk_bytes is not None:
+            linux.mount_tmpfs(str(self.root), self._disk_bytes)
         (base / "config.toml").write_text(
             _CONFIG.format(
                 base=base,
                 runtime=self.footprint.runtime,
                 socket=self.socket,
                 pause=images.PAUSE,
-                snapshotter=_snapshotter(base),
+                snapshotter=_snapshotter(self.root),
             ),
         )
         self.plugins.install()
@@ -251,9 +261,9 @@ def _has_images(channel: grpc.Channel) -> bool:
     return all(stub.ImageStatus(api_pb2.ImageStatusRequest(image=spec), timeout=1).HasField("image") for spec in specs)
 
 
-def _snapshotter(base: Path) -> str:
+def _snapshotter(root: Path) -> str:
     """overlayfs where it mounts (not on an overlay, as in many containers); else native, which copies every image."""
-    probe = base / "overlay-probe"
+    probe = root / "overlay-probe"
     parts = [probe / part for part in ("lower", "upper", "work", "merged")]
     for part in parts:
         part.mkdir(parents=True)

@@ -6,6 +6,7 @@ no method of the CRI streams its request.
 """
 
 import asyncio
+import urllib.parse
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ WINDOW_BYTES = 1 << 24
 
 MAX_STREAMS = 1 << 20
 """More than a client has open when everything hangs."""
+
+_UNESCAPED = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+"""gRPC over HTTP/2, Responses: `Percent-Byte-Unencoded`."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -82,7 +86,7 @@ class Relay:
             (b":status", b"200"),
             (b"content-type", b"application/grpc"),
             (b"grpc-status", b"%d" % code),
-            (b"grpc-message", message.encode()),
+            (b"grpc-message", urllib.parse.quote(message, safe=_UNESCAPED).encode()),
         ]
         self.client.send(call.stream, headers, end=True)
 
