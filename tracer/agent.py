@@ -136,6 +136,10 @@ class Agent:
             self._pipeline.now = max(self._pipeline.now, time.monotonic_ns())
             return self._pipeline.pleg()
 
+    def findings(self) -> list[dict[str, Any]]:
+        with self._lock:
+            return self._pipeline.findings()
+
     def open_calls(self) -> list[tuple[str | None, str, str, int]]:
         with self._lock:
             return self._pipeline.open_calls()
@@ -179,6 +183,9 @@ class Replayed:
 
     def pleg(self) -> dict[str, Any]:
         return self._pipeline.pleg()
+
+    def findings(self) -> list[dict[str, Any]]:
+        return self._pipeline.findings()
 
     def open_calls(self) -> list[tuple[str | None, str, str, int]]:
         return self._pipeline.open_calls()

@@ -210,6 +210,80 @@ def _summary(found: dict[str, Any]) -> None:
 
 
 @app.command()
+def why(
+    capture: Annotated[
+        Path | None, typer.Argument(help="Look into this capture instead of asking a running criscope.")
+    ] = None,
+    url: Annotated[
+        str, typer.Option("--url", envvar="CRISCOPE_URL", help="Of a running criscope.", metavar="URL")
+    ] = "http://127.0.0.1:9559",
+    store: Annotated[
+        Path | None, typer.Option("--store", help="Look into this store instead, running or not.", show_default=False)
+    ] = None,
+    since: Annotated[
+        str, typer.Option("--since", help="Findings that began since: 90s, 10m, 1h30m ago, or a time.")
+    ] = "10m",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+) -> None:
+    """Say what the kubelet waits for and whose fault it is; exit code 1 while a finding is active."""
+    from pydantic_core import to_json  # noqa: PLC0415
+
+    from tracer.outputs.why import text  # noqa: PLC0415
+
+    if capture and store:
+        raise typer.BadParameter("give a capture or --store, not both")
+    with _clear_errors():
+        if capture:
+            verdict = _why_of_capture(capture)
+        elif store:
+            verdict = _why_of_store(store, since)
+        else:
+            from tracer.asking import ask  # noqa: PLC0415
+
+            verdict = ask(url, "/api/v1/why", since=since)
+    if as_json:
+        sys.stdout.buffer.write(to_json(verdict) + b"\n")
+    else:
+        sys.stdout.write(text(verdict))
+    if verdict["state"] == "trouble":
+        raise typer.Exit(1)
+
+
+def _why_of_capture(path: Path) -> dict[str, Any]:
+    from tracer.capture import CaptureFile  # noqa: PLC0415
+    from tracer.outputs.why import why as verdict  # noqa: PLC0415
+    from tracer.replay import Result  # noqa: PLC0415
+    from tracer.replay import replay as run_replay  # noqa: PLC0415
+
+    result = Result()
+    with _progress(f"replaying {path.name}") as progress:
+        pipeline, damage = run_replay(CaptureFile(path), result.feed, progress)
+    if damage:
+        log.error("%s", damage)
+    counters = pipeline.counters()
+    losses = [f"{counters['streams.gaps']} gaps in the streams"] if counters["streams.gaps"] else []
+    return verdict(result.object(str(path), pipeline)["findings"], pipeline.pleg(), losses)
+
+
+def _why_of_store(path: Path, since: str) -> dict[str, Any]:
+    from pydantic_core import from_json  # noqa: PLC0415
+
+    from tracer.api.moments import moment  # noqa: PLC0415
+    from tracer.outputs.why import why as verdict  # noqa: PLC0415
+    from tracer.store import LIMIT_MOST, Filter, Window  # noqa: PLC0415
+    from tracer.store.saved import Saved  # noqa: PLC0415
+
+    with Saved(path) as saved:
+        now = saved.last()
+        try:
+            window = Window(since=moment(since, now))
+        except ValueError as error:
+            raise TracerError(f"--since {since}: give {error}") from None
+        page = saved.page("finding", window, Filter(), limit=LIMIT_MOST, cursor=None, now=now)
+    return verdict([from_json(each) for each in page.items], None, [])
+
+
+@app.command()
 def doctor(
     sockets: Sockets = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,

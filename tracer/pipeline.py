@@ -236,6 +236,10 @@ class Pipeline:
         kubelets = [(path, pid, kubelet) for (path, pid), kubelet in self.kubelets.items()]
         return health.pleg(kubelets, self.now, self.rows.offset)
 
+    def findings(self) -> list[dict[str, Any]]:
+        """Findings that hold now, as REST shows them."""
+        return [self.rows.finding(finding).fields for finding in self.board.active]
+
     def open_calls(self) -> list[tuple[str | None, str, str, int]]:
         """(service, method or "unknown", client role, start in Unix ns) of every call that has not ended."""
         return [

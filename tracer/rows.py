@@ -34,6 +34,10 @@ class Live(Protocol):
         """PLEG health now, the fields of `GET /api/v1/pleg`."""
         ...
 
+    def findings(self) -> list[dict[str, Any]]:
+        """Findings that hold now, the fields of `GET /api/v1/findings/{id}`."""
+        ...
+
     def open_calls(self) -> list[tuple[str | None, str, str, int]]:
         """(service, method or "unknown", client role, start in Unix ns) of every call that has not ended."""
         ...

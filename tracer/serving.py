@@ -13,7 +13,9 @@ from prometheus_client import CollectorRegistry
 
 from tracer.api.app import create_app
 from tracer.errors import TracerError
+from tracer.outputs.hub import Hub
 from tracer.outputs.prometheus import Metrics, exposition
+from tracer.outputs.usage import Usage
 from tracer.rows import Live, Row
 from tracer.store import Store
 
@@ -47,6 +49,8 @@ class Server:
         self._socket = _bind(listen)
         self.registry = CollectorRegistry()
         self._metrics = Metrics(self.registry)
+        self._usage = Usage()
+        self._hub = Hub()
 
     @property
     def url(self) -> str:
@@ -54,8 +58,10 @@ class Server:
         return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
     def feed(self, rows: Iterable[Row]) -> None:
-        """Rows for the metrics."""
+        """Rows for the metrics, the usage, and whoever listens."""
         self._metrics.feed(rows)
+        self._usage.feed(rows)
+        self._hub.feed(rows)
 
     def serve(self, store: Store, live: Live, what: str) -> None:
         """Answer until SIGINT or SIGTERM."""
@@ -64,6 +70,8 @@ class Server:
             store,
             live,
             lambda accept: exposition(self.registry, accept),
+            self._usage,
+            self._hub,
             version=version("criscope"),
             hosts=self._hosts(),
         )

@@ -9,6 +9,8 @@ from typing import Any
 
 from tracer.agent import Replayed
 from tracer.api.app import create_app
+from tracer.outputs.hub import Hub
+from tracer.outputs.usage import Usage
 from tracer.pipeline import Pipeline
 from tracer.store import Store
 
@@ -21,7 +23,7 @@ END = "<!-- end -->"
 def openapi() -> dict[str, Any]:
     with Store(None) as store:
         live = Replayed(Pipeline(0), "")
-        return create_app(store, live, lambda _: (b"", ""), version="0", hosts=frozenset()).openapi()
+        return create_app(store, live, lambda _: (b"", ""), Usage(), Hub(), version="0", hosts=frozenset()).openapi()
 
 
 def routes(document: dict[str, Any]) -> str:
@@ -81,6 +83,8 @@ def _type(schema: dict[str, Any]) -> str:
         return " / ".join(schema["enum"])
     if "const" in schema:
         return str(schema["const"])
+    if "prefixItems" in schema:
+        return "tuple"
     if schema.get("type") == "array":
         return f"list of {_type(schema['items'])}"
     return str(schema.get("type", "any"))

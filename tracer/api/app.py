@@ -1,19 +1,22 @@
 """The routes."""
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import FastAPI, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import to_json
-from starlette.responses import Response
+from pydantic_core import from_json, to_json
+from starlette.responses import Response, StreamingResponse
 
 from tracer.api import models, problem, reference
 from tracer.api.guard import Guard
 from tracer.api.moments import EXPECTED, moment
 from tracer.api.problem import Problem
+from tracer.outputs.hub import MAX_LISTENERS, Busy, Hub
+from tracer.outputs.usage import By, Usage
+from tracer.outputs.why import why
 from tracer.rows import Kind, Live, rfc3339
-from tracer.store import LIMIT, LIMIT_MOST, Filter, Page, Store, Window
+from tracer.store import LIMIT, LIMIT_MOST, OVERVIEW, OVERVIEW_MOST, Filter, Page, Status, Store, Window
 
 NAME = 253
 """Characters of a Kubernetes name (RFC 1123 subdomain)."""
@@ -116,11 +119,50 @@ class NodeEventQuery(ListQuery):
     )
 
 
+class OverviewQuery(BaseModel):
+    """A window to draw."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: Moment = Field("10m", description=f"Things that last until this or longer: {EXPECTED}.")
+    until: Moment | None = Field(None, description=f"Starts before this: {EXPECTED}.")
+    pod: Name | None = Field(None, description="Name of the pod.")
+    namespace: Name | None = Field(None, description="Of the pod.")
+    limit: int = Field(OVERVIEW, ge=1, le=OVERVIEW_MOST, description="Lines at most.")
+
+
+class StreamQuery(BaseModel):
+    """What to listen to."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: list[Kind] = Field(default_factory=list, max_length=16, description="Repeat for several. Default: all.")
+
+
+class WhyQuery(BaseModel):
+    """The verdict's window."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: Moment = Field("10m", description=f"Findings that began at or after this count: {EXPECTED}.")
+
+
+class UsageQuery(BaseModel):
+    """Whose cost, since when."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    by: By = Field("client", description="Whose share: of each client process, activity, pod or method.")
+    since: Moment = Field("10m", description=f"Whole minutes: {EXPECTED}.")
+
+
 Exposition = Callable[[str], tuple[bytes, str]]
 """Metrics as text and their media type, for the client's Accept header."""
 
 
-def create_app(store: Store, live: Live, exposition: Exposition, *, version: str, hosts: frozenset[str]) -> FastAPI:
+def create_app(
+    store: Store, live: Live, exposition: Exposition, usage: Usage, hub: Hub, *, version: str, hosts: frozenset[str]
+) -> FastAPI:
     """The application; `hosts` are the values a Host header may have (DNS rebinding), empty for any."""
     app = FastAPI(
         title="criscope",
@@ -217,23 +259,82 @@ def create_app(store: Store, live: Live, exposition: Exposition, *, version: str
         )
         return _raw(b'%b,"items":[%b],"next":%b}' % (head, items, to_json(following)))
 
+    @app.get("/api/v1/timeline", response_model=models.Overview, tags=["rows"])
+    def overview(query: Annotated[OverviewQuery, Query()]) -> Response:
+        """Everything that touches a window, a line each, for drawing; thinned when there is more than `limit`.
+
+        Kept first are findings, node events, what is open, relists, sync passes and PLEG events; then the longest.
+        """
+        window = reads.window(query.since, query.until)
+        found = store.overview(window, pod=query.pod, namespace=query.namespace, limit=query.limit)
+        pods: dict[tuple[str, str, str], int] = {}
+        items = [
+            (
+                line.kind, line.id, line.start // 1000, None if line.end is None else (line.end - line.start) // 1000,
+                line.name, line.status, line.activity,
+                None if line.pod is None else pods.setdefault(line.pod, len(pods)),
+            )
+            for line in found.lines
+        ]  # fmt: skip
+        return _json(
+            {
+                "now": rfc3339(live.now()),
+                "total": found.total,
+                "thinned": found.total > len(items),
+                "pods": [dict(zip(("namespace", "name", "uid"), pod, strict=True)) for pod in pods],
+                "items": items,
+            }
+        )
+
+    @app.get("/api/v1/stream", tags=["now"], response_class=StreamingResponse)
+    async def stream(query: Annotated[StreamQuery, Query()]) -> Response:
+        """Rows as they come, as server-sent events: `event` is the kind, `data` the row's fields.
+
+        `lost` says how many rows were left out because this listener did not keep up. 503 when too many listen.
+        """
+        events = hub.listen(frozenset(query.kind) or frozenset(get_args(Kind)))
+        try:
+            first = await anext(events)
+        except Busy:
+            raise Problem(503, f"{MAX_LISTENERS} listen already; close one") from None
+
+        async def whole() -> AsyncIterator[bytes]:
+            yield first
+            async for event in events:
+                yield event
+
+        return StreamingResponse(whole(), media_type="text/event-stream")
+
     @app.get("/api/v1/pleg", response_model=models.Pleg, tags=["now"])
     def pleg() -> Response:
         """PLEG health now: age, stage, what it waits for, seconds until the kubelet calls it unhealthy."""
         return _json(live.pleg())
+
+    @app.get("/api/v1/why", response_model=models.Why, tags=["now"])
+    def verdict(query: Annotated[WhyQuery, Query()]) -> Response:
+        """The verdict: one sentence, the findings it rests on, what is not known, and what to try."""
+        now = live.now()
+        window = Window(since=max(0, moment(query.since, now)))
+        ended = store.page("finding", window, Filter(status="ended"), limit=LIMIT, now=now).items
+        active = live.findings()
+        known = {each["id"] for each in active}
+        past = [each for each in map(from_json, ended) if each["id"] not in known]
+        return _json(why([*active, *past], live.pleg(), _reasons(live.health(), store.status())))
+
+    @app.get("/api/v1/usage", response_model=models.Usage, tags=["now"])
+    def shares(query: Annotated[UsageQuery, Query()]) -> Response:
+        """Who calls the runtime, and what it costs: of the minutes since then, at most an hour."""
+        now = live.now()
+        since = max(0, moment(query.since, now))
+        items = usage.shares(query.by, since, now)
+        return _json({"since": rfc3339(since), "until": rfc3339(now), "items": items})
 
     @app.get("/healthz", tags=["now"])
     def healthz() -> Response:
         """How criscope itself is. 200 while it traces; 503 when tracing has ended."""
         health = live.health()
         status = store.status()
-        reasons = [reason for reason in (health.get("failure"),) if reason]
-        if health["lost_records"]:
-            reasons.append(f"{health['lost_records']} records were lost")
-        if health["gaps"]:
-            reasons.append(f"{health['gaps']} gaps in the streams")
-        if status.state != "ok":
-            reasons.append(f"the store is {status.state}")
+        reasons = _reasons(health, status)
         word = "failed" if not health["tracing"] else "degraded" if reasons else "ok"
         stored = {
             name: getattr(status, name)
@@ -301,6 +402,18 @@ class _Reads:
         if found is None:
             raise Problem(404, f"no {kind.replace('_', ' ')} has this id, or it is older than the store keeps")
         return _raw(found.encode())
+
+
+def _reasons(health: dict[str, Any], status: Status) -> list[str]:
+    """What is not as it should be with the tracing itself."""
+    reasons = [reason for reason in (health.get("failure"),) if reason]
+    if health["lost_records"]:
+        reasons.append(f"{health['lost_records']} records were lost")
+    if health["gaps"]:
+        reasons.append(f"{health['gaps']} gaps in the streams")
+    if status.state != "ok":
+        reasons.append(f"the store is {status.state}")
+    return reasons
 
 
 def _page(page: Page) -> bytes:

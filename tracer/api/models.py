@@ -229,6 +229,41 @@ class NodeEvent(Word):
     text: str = Field(description="The event in a sentence.")
 
 
+class Why(Word):
+    """The verdict."""
+
+    sentence: str = Field(description="The cause that matters most now; else the last one; else that all is well.")
+    state: Literal["trouble", "past_trouble", "quiet"] = Field(
+        description="trouble: a finding of warning or above is active; past_trouble: one ended in the window."
+    )
+    pleg: "Pleg | None"
+    findings: list[Finding] = Field(description="Of the window, the most severe active one first.")
+    unknown: list[str] = Field(description="What cannot be told.")
+    next_steps: list[str]
+
+
+class Share(Word):
+    """What one client, activity, pod or method cost the runtime."""
+
+    name: str
+    calls: int = Field(description="That ended in the window.")
+    failed: int = Field(description="Of them without status OK.")
+    seconds: Seconds = Field(description="Sum of their durations, streams left out.")
+    service_seconds: Seconds = Field(description="Sum of the time the runtime worked on them.")
+    bytes: int = Field(description="Of requests and answers.")
+    calls_share: float = Field(description="0 to 1 of all calls.")
+    service_share: float
+    bytes_share: float
+
+
+class Usage(Word):
+    """Who calls the runtime, and what it costs."""
+
+    since: Time
+    until: Time
+    items: list[Share] = Field(description="The costliest first.")
+
+
 class WaitingFor(Word):
     """The open call a relist waits for."""
 
@@ -350,6 +385,31 @@ class Timeline(Word):
     name: str
     items: list[Entry]
     next: str | None
+
+
+Line = tuple[
+    Literal["call", "relist", "pleg_event", "sync_pass", "step", "finding", "node_event"],
+    str,
+    int,
+    int | None,
+    str | None,
+    str | None,
+    str | None,
+    int | None,
+]
+
+
+class Overview(Word):
+    """A window, a line for each thing in it."""
+
+    now: Time
+    total: int = Field(description="Things in the window.")
+    thinned: bool = Field(description="There are more than are shown.")
+    pods: list[Pod]
+    items: list[Line] = Field(
+        description="Kind, id, start (Unix microseconds), duration (microseconds, null while open), name (method, "
+        "step, kind of finding), status, activity (of a finding its severity, of a step its kind), index into `pods`."
+    )
 
 
 class Problem(BaseModel):

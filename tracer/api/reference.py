@@ -70,6 +70,8 @@ def _type(schema: dict[str, Any]) -> str:
         return str(schema["$ref"]).rpartition("/")[2]
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
+    if "prefixItems" in schema:
+        return "tuple"
     if schema.get("type") == "array":
         return f"list of {_type(schema['items'])}"
     return str(schema.get("type", "object"))

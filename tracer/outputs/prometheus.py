@@ -11,15 +11,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from tracer.outputs import labels
 from tracer.outputs.exposition import exposition
 from tracer.outputs.live import LiveCollector
+from tracer.outputs.recent import REMEMBERED, Recent
 from tracer.outputs.tally import Counter, Histogram, Summary
 from tracer.rows import Kind, Live, Row
 from tracer.store import Status
 
 __all__ = ["Metrics", "exposition"]
-
-REMEMBERED = 8192
-"""Ids of rows of one kind after which the older half of those remembered is forgotten. A final row comes again within
-seconds, when the call's pod or activity turned out; 8192 calls are half a minute of a storm of 300 changing pods."""
 
 LIST_LIMIT_BYTES = 16 << 20
 """The largest answer the kubelet accepts (`maxMsgSize` of its CRI client) and containerd sends."""
@@ -64,7 +61,7 @@ class Metrics:
         """Registers its metrics with `registry`, which must not have them yet."""
         self._registry = registry
         self._lock = threading.Lock()
-        self._recent: dict[Kind, _Recent] = {kind: _Recent() for kind in get_args(Kind)}
+        self._recent: dict[Kind, Recent] = {kind: Recent() for kind in get_args(Kind)}
         self._largest = _Largest()
         self._calls = Counter(
             "criscope_cri_calls_total", "gRPC calls that ended.", ("method", "status", "client"), limit=CALL_SETS
@@ -223,23 +220,6 @@ class Metrics:
 
     def _node_event(self, row: Row) -> None:
         self._nodes.add((row.fields["kind"],))
-
-
-class _Recent:
-    """The ids added last: between `REMEMBERED` and twice as many."""
-
-    def __init__(self) -> None:
-        self._young: set[str] = set()
-        self._old: set[str] = set()
-
-    def add(self, id_: str) -> bool:
-        """True when it is new."""
-        if id_ in self._young or id_ in self._old:
-            return False
-        self._young.add(id_)
-        if len(self._young) >= REMEMBERED:
-            self._old, self._young = self._young, set()
-        return True
 
 
 class _Largest:

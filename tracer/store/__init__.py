@@ -15,6 +15,7 @@ from tracer.errors import StoreError
 from tracer.rows import Kind, Row
 from tracer.store.cursor import CursorError
 from tracer.store.file import File
+from tracer.store.overview import Overview, read_overview
 from tracer.store.query import (
     Filter,
     Page,
@@ -34,9 +35,12 @@ from tracer.store.writer import State, Writer
 __all__ = [
     "LIMIT",
     "LIMIT_MOST",
+    "OVERVIEW",
+    "OVERVIEW_MOST",
     "STORE_BYTES",
     "CursorError",
     "Filter",
+    "Overview",
     "Page",
     "Pod",
     "PodRow",
@@ -48,6 +52,10 @@ __all__ = [
 # Rows of a page when nothing is said, and at most: the JSON of a thousand calls is about 750 kB.
 LIMIT = 100
 LIMIT_MOST = 1000
+
+# Lines of an overview when nothing is said, and at most: a page draws as many in one frame.
+OVERVIEW = 5000
+OVERVIEW_MOST = 20_000
 
 # How long `flush` waits for the disk.
 _PATIENCE_SECONDS = 30.0
@@ -159,6 +167,13 @@ class Store:
         """The rows of every pod of that name, of all kinds, newest first, and the next cursor. Raises CursorError."""
         with self._readers.lend() as db:
             return read_timeline(db, namespace, name, window, limit=limit, cursor=cursor)
+
+    def overview(
+        self, window: Window, *, pod: str | None = None, namespace: str | None = None, limit: int = OVERVIEW
+    ) -> Overview:
+        """One line for each thing that touches the window, thinned to `limit`."""
+        with self._readers.lend() as db:
+            return read_overview(db, window, pod=pod, namespace=namespace, limit=limit)
 
     def status(self) -> Status:
         """How the store is now; asks no disk but for the sizes of the files."""

@@ -9,6 +9,8 @@ from tests.unit.replayed import DATA
 from tracer.agent import Replayed
 from tracer.api.app import create_app
 from tracer.capture import CaptureFile
+from tracer.outputs.hub import Hub
+from tracer.outputs.usage import Usage
 from tracer.replay import replay
 from tracer.store import Store
 
@@ -17,11 +19,23 @@ from tracer.store import Store
 def served():
     """(client, live) over `truth`."""
     with Store(None) as store, contextlib.ExitStack() as stack:
-        pipeline, _ = replay(CaptureFile(DATA / "truth.jsonl.gz"), store.feed, lambda _: None)
+        usage = Usage()
+
+        def feed(rows):
+            store.feed(rows)
+            usage.feed(rows)
+
+        pipeline, _ = replay(CaptureFile(DATA / "truth.jsonl.gz"), feed, lambda _: None)
         assert store.flush()
         live = Replayed(pipeline, "truth")
         app = create_app(
-            store, live, lambda _: (b"x 1\n", "text/plain"), version="1.2.3", hosts=frozenset({"testserver"})
+            store,
+            live,
+            lambda _: (b"x 1\n", "text/plain"),
+            usage,
+            Hub(),
+            version="1.2.3",
+            hosts=frozenset({"testserver"}),
         )
         client = stack.enter_context(TestClient(app, raise_server_exceptions=False))
         yield client, live, app

@@ -13,6 +13,7 @@ LISTS = {
     "relists": (models.Relists, "relists"),
     "pleg-events": (models.PlegEvents, "pleg_events"),
     "sync-passes": (models.SyncPasses, "sync_passes"),
+    "node-events": (models.NodeEvents, "node_events"),
 }
 
 
@@ -132,3 +133,50 @@ def test_the_page_about_the_interface_is_what_the_openapi_document_says():
     assert rest.routes(rest.openapi()) in text
     for name in ("calls/{id}", "WaitingFor", "`seconds_until_unhealthy`"):
         assert name in text
+
+
+def test_the_overview_of_a_window_has_a_line_for_everything_that_touches_it(get):
+    found = get("/api/v1/timeline", since="1h", limit=20_000)
+    models.Overview.model_validate(found)
+    whole = replayed("truth")
+    everything = [
+        *whole["calls"],
+        *whole["relists"],
+        *whole["sync_passes"],
+        *whole["pleg_events"],
+        *whole["node_events"],
+    ]
+    assert found["total"] == len(found["items"]) == len(everything) + len(whole["steps"]) + len(whole["findings"])
+    assert not found["thinned"]
+    assert {f"{pod['namespace']}/{pod['name']}" for pod in found["pods"]} >= {"default/app1-node1"}
+
+
+def test_an_overview_that_is_too_full_keeps_the_relists_and_passes_and_then_the_longest_calls(get):
+    whole = replayed("truth")
+    telling = len(whole["relists"]) + len(whole["sync_passes"]) + len(whole["pleg_events"]) + len(whole["node_events"])
+    found = get("/api/v1/timeline", since="1h", limit=telling + 10)
+    assert found["thinned"]
+    calls = [item for item in found["items"] if item[0] in ("call", "step")]
+    ended = sorted((item[3] for item in calls if item[3] is not None), reverse=True)
+    longest = sorted((c["duration_seconds"] or 0 for c in whole["calls"] + whole["steps"]), reverse=True)
+    assert len(ended) >= 5
+    assert ended[0] == int(longest[0] * 1e6)
+
+
+def test_the_overview_of_a_pod_has_nothing_of_another(get):
+    found = get("/api/v1/timeline", since="1h", namespace="default", pod="app1-node1")
+    assert [pod["name"] for pod in found["pods"]] == ["app1-node1"]
+    assert found["items"]
+    assert {item[7] for item in found["items"]} == {0}
+
+
+def test_the_verdict_and_the_usage_are_what_the_openapi_document_says(get):
+    verdict = get("/api/v1/why")
+    models.Why.model_validate(verdict)
+    assert verdict["state"] == "quiet"
+    for by in ("client", "activity", "pod", "method"):
+        usage = get("/api/v1/usage", by=by, since="1h")
+        models.Usage.model_validate(usage)
+        assert sum(item["calls"] for item in usage["items"]) == len(
+            [call for call in replayed("truth")["calls"] if call["duration_seconds"] is not None]
+        )

@@ -25,7 +25,7 @@ def run(*arguments, expect=0, timeout=60, **options):
 
 def test_help_names_every_command_and_its_options():
     out, _ = run("--help")
-    for command in ("run", "record", "replay", "doctor"):
+    for command in ("run", "record", "replay", "why", "doctor"):
         assert command in out
         text, _ = run(command, "--help")
         assert "--help" in text
@@ -174,3 +174,27 @@ def test_the_architecture_names_every_module():
     assert [name for name in modules if name not in text and name not in minor] == []
     for named in re.findall(r"tracer/(\w+\.py)", text):
         assert (root / "tracer" / named).exists(), named
+
+
+def test_why_of_a_capture_is_one_sentence_with_its_evidence_and_what_to_try():
+    out, _ = run("why", DATA / "truth.jsonl.gz")
+    assert out.startswith("Nothing is slow: the last relist began")
+    found = json.loads(run("why", DATA / "truth.jsonl.gz", "--json")[0])
+    assert found["state"] == "quiet"
+    assert found["pleg"]["healthy"]
+
+
+def test_why_of_a_store_reads_it_without_the_daemon(tmp_path):
+    store = tmp_path / "s.sqlite"
+    run("replay", DATA / "truth.jsonl.gz", "--store", store)
+    assert run("why", "--store", store)[0].startswith("Nothing was found.")
+    _, err = run("why", "--store", tmp_path / "missing.sqlite", expect=2)
+    assert "No such file" in err
+    (tmp_path / "other").write_bytes(b"x" * 100)
+    assert "no store of criscope" in run("why", "--store", tmp_path / "other", expect=2)[1]
+
+
+def test_why_says_what_to_do_when_nobody_answers():
+    _, err = run("why", "--url", "http://127.0.0.1:9", expect=2)
+    assert err.count("\n") == 1
+    assert "criscope run" in err

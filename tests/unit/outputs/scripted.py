@@ -32,6 +32,9 @@ class ScriptedLive:
     def pleg(self) -> dict[str, Any]:
         return self.pleg_
 
+    def findings(self) -> list[dict[str, Any]]:
+        return []
+
     def open_calls(self) -> list[tuple[str | None, str, str, int]]:
         return [(None, method, role, self.time - int(age * SECOND)) for method, role, age in self.calls]
 
