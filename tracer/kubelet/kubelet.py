@@ -1,78 +1,31 @@
 """One kubelet: sorts its calls into relists, sync passes and other runs."""
 
-from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tracer.facts import CriCall, Pod, Scope
-from tracer.kubelet.passes import CHANGING, SyncPass, SyncRun, Trigger
+from tracer.kubelet.alone import alone
+from tracer.kubelet.evented import EventStream
+from tracer.kubelet.passes import CHANGING, SyncPass, SyncRun
 from tracer.kubelet.pleg import STREAMED, PlegEvent
+from tracer.kubelet.probes import ProbeRun, Probes
 from tracer.kubelet.relists import RELIST_PERIOD_NS, Records, Relist, RelistRun
-from tracer.kubelet.runs import (
-    NEXT_NS,
-    ActivityKind,
-    ContainersRun,
-    HousekeepingRun,
-    ImagesRun,
-    ProbeRun,
-    RemovalRun,
-    Run,
-    StartupRun,
-    nearest,
-)
-
-MAX_PASSES = 4096
-"""Pods whose latest pass is remembered, to tell its next from a new one."""
-
-MAX_RELISTED = 64
-"""Relists remembered to tell one pass of a pod from the next; on-demand ones come in bursts of some dozens."""
-
-MAX_EVENTS = 1024
-"""PLEG events remembered to tell what triggered a pass."""
-
-EVENT_TO_PASS_NS = 1_000_000_000
-"""A pass this soon after an event of its pod was triggered by it: a pod worker starts within milliseconds."""
-
-LOSS_DOUBT_NS = 10_000_000_000
-"""How long after a loss a call may belong to a pass whose beginning was lost."""
+from tracer.kubelet.requests import HousekeepingRun
+from tracer.kubelet.runs import NEXT_NS, ImagesRun, RemovalRun, Run, StartupRun, nearest, unfiltered
+from tracer.kubelet.stats import ImageFsRun, StatsPasses, before
+from tracer.kubelet.sweeps import STATS, Sweep
+from tracer.kubelet.telling import Calls, Telling, Told
+from tracer.kubelet.workers import LOSS_DOUBT_NS, Workers
 
 EXPIRE_EVERY_NS = 10_000_000
 """How often runs are looked through for those that fell silent: well below their patience."""
-
-_SINGLE: dict[str, ActivityKind] = {
-    "Status": "runtime_status",
-    "Version": "node_version",
-    "RuntimeConfig": "startup",
-    "UpdateRuntimeConfig": "startup",
-    "ImageFsInfo": "stats",
-    "ListContainerStats": "stats",
-    "ListPodSandboxStats": "stats",
-    "ContainerStats": "stats",
-    "PodSandboxStats": "stats",
-    "ListMetricDescriptors": "stats",
-    "ListPodSandboxMetrics": "stats",
-    "PullImage": "image_pull",
-    "RemoveImage": "image_gc",
-    "Exec": "exec_api",
-    "Attach": "exec_api",
-    "PortForward": "exec_api",
-    "CheckpointContainer": "exec_api",
-    "ReopenContainerLog": "log_rotation",
-    "RemoveContainer": "container_gc",
-    "RemovePodSandbox": "sandbox_gc",
-    "GetContainerEvents": "relist",
-    "ImageStatus": "sync",  # whose is not known: several pods start at once with this image
-    "StreamContainerStats": "stats",
-    "StreamPodSandboxStats": "stats",
-    "StreamPodSandboxMetrics": "stats",
-}
 
 
 @dataclass(slots=True)
 class Changed:
     """What a step changed: calls with their activity and its id; relists and passes, each shown again as it grows."""
 
-    calls: list[tuple[CriCall, ActivityKind, str | None]] = field(default_factory=list)
+    calls: Calls = field(default_factory=list)
     relists: list[Relist] = field(default_factory=list)
     events: list[PlegEvent] = field(default_factory=list)
     passes: list[SyncPass] = field(default_factory=list)
@@ -91,16 +44,33 @@ class Kubelet:
         self._former: RelistRun | None = None  # the one before it
         self.relist_end: int | None = None
         self.last_listed: int | None = None  # start of the latest generic relist whose lists succeeded
-        self.lost_at = -LOSS_DOUBT_NS  # when bytes of some connection were last missing
-        self.evented = False  # the runtime streams its events: relists are rare
+        self.probes = Probes()
+        self.stats = StatsPasses()
+        self._workers = Workers(self.probes.failed_since)
+        self._stream = EventStream()
+        self._starting = fresh
         self._pod_of_seen = pod_of_seen
         self._runs: list[Run] = []
         self._run_of: dict[str, Run] = {}  # of open calls
-        self._passes: OrderedDict[str, SyncRun] = OrderedDict()  # latest of each pod uid
-        self._relisted: deque[tuple[int, int, str | None]] = deque(maxlen=MAX_RELISTED)
-        self._recent: deque[PlegEvent] = deque(maxlen=MAX_EVENTS)
+        self._telling = Telling()
+        self._exec: tuple[HousekeepingRun, CriCall] | None = None  # the latest ExecSync that a request seemed to make
+        self._removals = True  # RemoveContainer would be known by its name
         self._expired_at = 0
         self._streamed = 0  # events of GetContainerEvents streams so far
+
+    @property
+    def evented(self) -> bool:
+        """Whether the runtime streams its events, so that relists are rare."""
+        return self._stream.in_use
+
+    @property
+    def lost_at(self) -> int:
+        """When bytes of some connection were last missing; set it."""
+        return self._workers.lost_at
+
+    @lost_at.setter
+    def lost_at(self, time: int) -> None:
+        self._workers.lost_at = time
 
     # what happens
 
@@ -110,19 +80,22 @@ class Kubelet:
         time = call.rpc.start
         self._expire(time, changed)
         if call.method == "GetContainerEvents":
-            self.evented = True
+            self._stream.opened(call.id)
         run = self._place(call, time, changed)
         if run is not None:
             kind = run.kind
             tentative = isinstance(run, RelistRun) and run.tentative is not None and bool(run.calls)
             run.sent(call)
             self._run_of[call.id] = run
+            if isinstance(run, Sweep) and run.kind == "stats" and run.look in self._runs:
+                self._runs.remove(run.look)
+                run.calls[:0] = run.look.calls
             if tentative and isinstance(run, RelistRun):
                 self._confirm(run, changed)
-                self._show_calls(run, changed)
-            elif run.kind != kind and isinstance(run, SyncRun):
-                # It turned out to be a termination: its earlier calls are shown as part of one.
-                self._show_calls(run, changed)
+                self._telling.show_run(changed.calls, run)
+            elif run.kind != kind and len(run.calls) > 1 and not run.late:
+                # It turned out to be something else: its earlier calls are shown as part of that.
+                self._telling.show_run(changed.calls, run)
         return changed
 
     def streamed(self, call: CriCall, time: int) -> Changed:
@@ -134,7 +107,7 @@ class Kubelet:
                 self._streamed += 1
                 name = f"e{call.id}.{self._streamed}"
                 changed.events.append(PlegEvent(name, time, kind, event.pod, event.container_id, call.id))
-            self._recent.extend(changed.events)
+            self._workers.told(changed.events)
         return changed
 
     def done(self, call: CriCall) -> Changed:
@@ -142,17 +115,18 @@ class Kubelet:
         changed = Changed()
         time = call.rpc.end or call.rpc.start
         if call.method == "GetContainerEvents":
-            self.lost_at = -LOSS_DOUBT_NS  # when bytes of some connection were last missing
-        self.evented = False
+            self._stream.ended(call.id)
         run = self._run_of.pop(call.id, None)
+        self._removals = call.method == "RemoveContainer" or (self._removals and call.method_source == "header")
         if run is None:
-            changed.calls.append((call, _SINGLE.get(call.method or "", "unknown"), None))
+            self._telling.show(changed.calls, call, alone(call, starting=self._starting), None)
+            self._starting = self._starting and call.method != "Status"
             return changed
         run.done(call, time)
         if call.asks != call.method and call.rpc.status == "UNIMPLEMENTED":
             # The runtime does not stream lists: the client asks again, and for lists from then on (`cri-client`).
             self._withdraw(run)
-            changed.calls.append((call, "startup", None))
+            self._telling.show(changed.calls, call, "startup", None)
             return changed
         if isinstance(run, RelistRun):
             if run.rivalled and run.tentative and run in self._runs:
@@ -160,11 +134,29 @@ class Kubelet:
                 return changed
             self._relist_done(run, changed)
         elif isinstance(run, SyncRun) and run.complete:
-            self._close_pass(run, changed)
-        if not run.late and not (isinstance(run, RelistRun) and run.tentative):
-            changed.calls.append((call, run.kind_of(call), run.id))
+            self._workers.close(run, changed.passes)
+        elif isinstance(run, ProbeRun):
+            self.probes.done(call)
+        told = (run.kind_of(call), run.id)
+        if run.late or (isinstance(run, RelistRun) and run.tentative):
+            self._telling.remember(call, told)
+        else:
+            self._telling.show(changed.calls, call, *told)
         if run.over and run in self._runs:
             self._drop(run, changed)
+        return changed
+
+    def named(self, call: CriCall) -> Changed:
+        """`call` is over and got its method (or lost it) only now: what it was, as far as that still shows."""
+        changed = Changed()
+        run = self._workers.of_start(call)
+        if run is not None:
+            run.sent(call)
+            run.done(call, call.rpc.end or call.rpc.start)
+            self._telling.show(changed.calls, call, run.kind_of(call), run.id)
+            self._workers.close(run, changed.passes)
+        else:
+            self._telling.show(changed.calls, call, *self.activity_of(call))
         return changed
 
     def tick(self, now: int) -> Changed:
@@ -173,12 +165,12 @@ class Kubelet:
         self._expire(now, changed)
         return changed
 
-    def activity_of(self, call: CriCall) -> tuple[ActivityKind, str | None]:
-        """Kind and id of the run of an open call, as far as known."""
+    def activity_of(self, call: CriCall) -> Told:
+        """Kind and id of the run of a call, open or over, as far as known."""
         run = self._run_of.get(call.id)
-        if run is None:
-            return (_SINGLE.get(call.method or "", "unknown"), None)
-        return (run.kind_of(call), run.id)
+        if run is not None:
+            return (run.kind_of(call), run.id)
+        return self._telling.known(call) or (alone(call, starting=self._starting), None)
 
     def open_relists(self) -> list[Relist]:
         """Relists that are not over."""
@@ -186,7 +178,7 @@ class Kubelet:
 
     def open_passes(self) -> list[SyncPass]:
         """Sync passes that are not known to be over."""
-        return [run.sync for run in self._passes.values() if not run.over]
+        return [run.sync for run in self._workers]
 
     # placing a call
 
@@ -195,37 +187,43 @@ class Kubelet:
         if method == "ListPodSandbox":
             return self._place_sandbox_list(call, time, changed)
         if method == "ListContainers":
-            if call.scope is Scope.ALL:
-                return self._waiting(call, time) or self._new(ContainersRun(call))
-            return self._waiting(call, time)
-        if method in ("ListContainerStats", "ListPodSandboxStats"):
+            return self._place_container_list(call, time, changed)
+        if method in STATS:
+            if call.sandbox_id and call.pod:  # of one pod, before its memory limit is lowered
+                return self._workers.run(call, call.pod, changed.passes)
             self._untangle(call, changed)
             return self._waiting(call, time)
-        if method == "StopPodSandbox":
-            self._untangle(call, changed)
         if method == "ListImages":
             return self._new(ImagesRun(call))
+        if method == "ImageFsInfo" and not self._starting:
+            return self._waiting(call, time) or self._new(ImageFsRun(call))
         if method == "ContainerStatus":
             return self._waiting(call, time) or self._new(RemovalRun(call))
         if method == "ImageStatus":
-            return self._place_image(call, time, changed)
-        if method == "ExecSync" and call.timeout:
-            return self._new(ProbeRun(call))
+            return self._place_image(call, changed)
+        if method == "ExecSync":
+            return self._place_exec(call, time, changed)
+        if method == "PortForward":
+            return self._place_forward(call, time, changed)
+        if method == "StopPodSandbox":
+            self._untangle(call, changed)
         waiting = self._waiting(call, time)
         if waiting is None and method == "PodSandboxStatus" and self.relist is not None and self.relist.again(call):
             return self.relist
         if waiting is not None and not isinstance(waiting, SyncRun):
             return waiting
-        if call.pod is not None and (method in CHANGING or method in {"PullImage", "ExecSync"}):
+        if call.pod is not None and (method in CHANGING or method == "PullImage"):
             if call.cpuset_only:
                 return None  # the CPU manager's own loop (`cpu_manager_others.go`)
-            return self._pass(call, call.pod, time, changed)
+            if method == "StopContainer":
+                self._adopt(call, call.pod, changed)
+            return self._workers.run(call, call.pod, changed.passes)
         return waiting
 
     def _waiting(self, call: CriCall, time: int) -> Run | None:
         runs: list[Run] = self._runs
         uid = call.pod_uid or (call.pod.uid if call.pod else None)
-        sync = self._passes.get(uid) if uid else None
+        sync = self._workers.of(uid) if uid else None
         return nearest([*runs, sync] if sync is not None else runs, call, time)
 
     def _new(self, run: Run) -> Run:
@@ -240,22 +238,131 @@ class Kubelet:
             return waiting or self._new(RelistRun(call, self.records))
         if call.scope is not Scope.ALL:
             return None
-        if self._relist_due(time, changed):
+        if unfiltered(call) and self._filters:
+            return self._new(StartupRun(call))
+        if isinstance(waiting, Sweep):
+            rival = nearest([run for run in self._runs if isinstance(run, ImagesRun)], call, time)
+            waiting.rival = rival if isinstance(rival, ImagesRun) else None
+        if self._relist_due(call, time, changed):
             return self._new_relist(RelistRun(call, self.records, tentative=waiting), changed)
         return waiting or self._new(StartupRun(call))
 
-    def _relist_due(self, time: int, changed: Changed) -> bool:
+    def _place_container_list(self, call: CriCall, time: int, changed: Changed) -> Run | None:
+        waiting = self._waiting(call, time)
+        if waiting is not None or call.scope is not Scope.ALL or unfiltered(call):
+            return waiting
+        for run in self._runs:
+            given = run.yields() if isinstance(run, Sweep) else None
+            if isinstance(run, Sweep) and run.rival is not None and given is not None:
+                rival = run.rival
+                run.without(given)
+                rival.sent(given)
+                if given.rpc.end is None:
+                    self._run_of[given.id] = rival
+                else:
+                    rival.done(given, given.rpc.end)
+                    self._telling.show(changed.calls, given, rival.kind_of(given), rival.id)
+                return run
+        return self._new(Sweep(call, before(self._runs, time)))
+
+    def _place_exec(self, call: CriCall, time: int, changed: Changed) -> Run | None:
+        """An exec probe has a timeout. Others are hooks, or a request of the API server right after its two lists."""
+        if call.timeout:
+            self.probes.sent(call)
+            return self._new(ProbeRun(call))
+        if call.timeout is None or call.pod is None:
+            return None
+        sync = self._workers.of(call.pod.uid)
+        waiting = sync if sync is not None and sync.calls and sync.starts(call) else self._waiting(call, time)
+        if isinstance(waiting, HousekeepingRun):
+            self._exec = (waiting, call)
+            return waiting
+        return self._workers.run(call, call.pod, changed.passes)
+
+    def _place_forward(self, call: CriCall, time: int, changed: Changed) -> Run | None:
+        """The list of one pod's sandboxes before it looked like the beginning of that pod's relist."""
+        for run in self._runs:
+            listed = run.calls[0] if isinstance(run, RelistRun) and len(run.calls) == 1 else None
+            if listed is None or listed.rpc.end is None or listed.scope is not Scope.POD:
+                continue
+            if time - listed.rpc.end <= NEXT_NS and call.sandbox_id in {item.id for item in listed.sandboxes or ()}:
+                self._runs.remove(run)
+                for pair in self._runs:
+                    if isinstance(pair, HousekeepingRun) and pair.forwards(listed):
+                        pair.sent(listed)
+                        pair.done(listed, listed.rpc.end)
+                        return pair
+                self._telling.show(changed.calls, listed, "exec_api", None)
+                return None
+        return self._waiting(call, time)
+
+    def _adopt(self, call: CriCall, pod: Pod, changed: Changed) -> None:
+        """What came before the stop of a container belongs to its pass, though it looked like something else.
+
+        A hook, just when housekeeping had listed; or the status of a container of a pod that the kubelet does not
+        know (`kuberuntime_container.go:restoreSpecsFromContainerLabels`).
+        """
+        first = None
+        if self._exec is not None:
+            run, hook = self._exec
+            end = hook.rpc.end
+            if hook.container_id == call.container_id and (end is None or call.rpc.start - end <= NEXT_NS):
+                run.without(hook)
+                self._telling.show_run(changed.calls, run)
+                self._exec, first = None, hook
+        for other in self._runs:
+            ready = other.ready
+            fits = isinstance(other, RemovalRun) and len(other.calls) == 1 and other.asks_only
+            if not fits or ready is None or call.rpc.start - ready > NEXT_NS:
+                continue
+            if other.calls[0].container_id == call.container_id:
+                self._runs.remove(other)
+                first = other.calls[0]
+                break
+        if first is not None:
+            sync = self._workers.run(first, pod, changed.passes)
+            sync.sent(first)
+            if first.rpc.end is None:
+                self._run_of[first.id] = sync
+            else:
+                sync.done(first, first.rpc.end)
+                self._telling.show(changed.calls, first, sync.kind_of(first), sync.id)
+
+    def _place_image(self, call: CriCall, changed: Changed) -> Run | None:
+        if call.annotated:
+            pod = call.pod or (self._pod_of_seen(call.seen) if call.seen else None)
+            if pod is None:
+                return None
+            call.pod = pod
+            return self._workers.run(call, pod, changed.passes)
+        run = self._workers.of_image(call)
+        if run is not None:
+            call.pod = run.pod
+        return run
+
+    # relists
+
+    @property
+    def _filters(self) -> bool | None:
+        """Whether its relists list sandboxes with a filter, though an empty one: from 1.36 on. None: not known."""
+        listed = self.relist.relist.list_sandboxes if self.relist is not None else None
+        return None if listed is None or not listed.rpc.complete else not unfiltered(listed)
+
+    def _relist_due(self, call: CriCall, time: int, changed: Changed) -> bool:
         """Whether a generic relist can start now: none runs, and the last ended a period ago."""
         last = self.relist
         if last is None:
             return True
+        if self._filters is unfiltered(call):
+            return False
         if not last.over:
-            if last.open or last.ready is None or time - last.ready < RELIST_PERIOD_NS:
+            owed = self._stream.relist_owed and last.listed_at is not None
+            if last.open or last.ready is None or (time - last.ready < RELIST_PERIOD_NS and not owed):
                 return False
             last.supersede(last.ready)
             self._relist_done(last, changed)
             self._drop(last, changed)
-        return self.relist_end is None or time - self.relist_end >= RELIST_PERIOD_NS
+        return self.relist_end is None or time - self.relist_end >= RELIST_PERIOD_NS or self._stream.relist_owed
 
     def _new_relist(self, run: RelistRun, changed: Changed) -> Run:
         if run.tentative is None:
@@ -273,6 +380,7 @@ class Kubelet:
                 other.rivalled = True
         if self.relist is not None:
             run.relist.interval = run.relist.start - self.relist.relist.start
+        self._stream.relisted()
         self._former, self.relist = self.relist, run
 
     def _untangle(self, call: CriCall, changed: Changed) -> None:
@@ -303,84 +411,7 @@ class Kubelet:
         other.sent(first)
         other.done(first, run.ready)
         if not other.late:
-            changed.calls.append((first, other.kind_of(first), other.id))
-
-    def _place_image(self, call: CriCall, time: int, changed: Changed) -> Run | None:
-        if call.annotated:
-            pod = call.pod or (self._pod_of_seen(call.seen) if call.seen else None)
-            if pod is None:
-                return None
-            call.pod = pod
-            return self._pass(call, pod, time, changed)
-        run = self._only_pass(call, time)
-        if run is not None:
-            call.pod = run.pod
-        return run
-
-    def _only_pass(self, call: CriCall, time: int) -> SyncRun | None:
-        """The one pass that waits for this image; None when several do: no owner is better than a wrong one.
-
-        After a loss another pass may wait whose call was not seen; then only a trace id can tell.
-        """
-        if time - self.lost_at < LOSS_DOUBT_NS and call.rpc.trace is None:
-            return None
-        waiting = [run for run in self._passes.values() if not run.over and run.ready is not None and run.wants(call)]
-        near = [run for run in waiting if run.ready is not None and time - run.ready <= NEXT_NS]
-        chosen = near or waiting
-        return chosen[0] if len(chosen) == 1 else None
-
-    # sync passes
-
-    def _pass(self, call: CriCall, pod: Pod, time: int, changed: Changed) -> SyncRun:
-        run = self._passes.get(pod.uid)
-        if run is not None:
-            same_trace = not (run.trace and call.rpc.trace) or run.trace == call.rpc.trace
-            idle = run.last_done is not None and not run.open
-            over = idle and self._relisted_between(pod.uid, run.last_done or 0, time)
-            if same_trace and (run.continues(call) or not over):
-                self._passes.move_to_end(pod.uid)
-                return run
-            if not run.over:
-                self._close_pass(run, changed)
-        run = SyncRun(call, pod)
-        run.sync.trigger = self._trigger(call, pod, time)
-        self._passes[pod.uid] = run
-        self._passes.move_to_end(pod.uid)
-        if len(self._passes) > MAX_PASSES:
-            _, oldest = self._passes.popitem(last=False)
-            if not oldest.over:
-                self._close_pass(oldest, changed)
-        changed.passes.append(run.sync)
-        return run
-
-    def _relisted_between(self, uid: str, after: int, before: int) -> bool:
-        """A pod worker waits for a relist that began after its last pass (`podWorkerLoop`, `GetNewerThan`)."""
-        return any(start >= after and end <= before and (of is None or of == uid) for start, end, of in self._relisted)
-
-    def _trigger(self, call: CriCall, pod: Pod, time: int) -> Trigger:
-        if call.method == "RunPodSandbox":
-            return "pleg" if call.attempt else "config"
-        for event in reversed(self._recent):
-            if time - event.time > EVENT_TO_PASS_NS:
-                break
-            if event.pod.uid == pod.uid:
-                return "pleg"
-        return "unknown"
-
-    def _close_pass(self, run: SyncRun, changed: Changed) -> None:
-        run.close()
-        if run.over:
-            changed.passes.append(run.sync)
-
-    def _bound_passes(self, start: int, uid: str | None, changed: Changed) -> None:
-        """A relist that began at `start` is listed: passes that ended before it are over."""
-        runs = [self._passes[uid]] if uid and uid in self._passes else [] if uid else list(self._passes.values())
-        for run in runs:
-            idle = not run.over and not run.open and not run.unfinished
-            if idle and run.last_done is not None and run.last_done <= start:
-                self._close_pass(run, changed)
-
-    # relists
+            self._telling.show(changed.calls, first, other.kind_of(first), other.id)
 
     def _relist_done(self, run: RelistRun, changed: Changed) -> None:
         relist = run.relist
@@ -388,12 +419,11 @@ class Kubelet:
             run.noted = True
             if run.uid is None:
                 self.last_listed = relist.start
-            self._relisted.append((relist.start, run.listed_at, run.uid))
-            self._bound_passes(relist.start, run.uid, changed)
+            self._workers.listed(relist.start, run.listed_at, run.uid, changed.passes)
         new = relist.events[run.given :]
         run.given = len(relist.events)
         changed.events += new
-        self._recent.extend(new)
+        self._workers.told(new)
         if run.over:
             if relist.kind == "generic":
                 self.relist_end = relist.end
@@ -405,12 +435,13 @@ class Kubelet:
         if now - self._expired_at < EXPIRE_EVERY_NS:
             return
         self._expired_at = now
-        held = []  # runs whose next call a tentative relist has
+        held: list[Run | None] = []  # runs whose next call a tentative relist has, or another run may be
         for relist in self._tentative():
             if relist.ready is not None and now - relist.ready > NEXT_NS:
                 self._give_back(relist, changed)
             else:
                 held.append(relist.tentative)
+        held += [run.look for run in self._runs if isinstance(run, Sweep) and run.kind == "unknown"]
         for run in list(self._runs):
             if run in held:
                 continue
@@ -419,18 +450,18 @@ class Kubelet:
                 if isinstance(run, RelistRun):
                     self._relist_done(run, changed)
                 self._drop(run, changed)
-        for sync in [run for run in self._passes.values() if not run.over]:
-            sync.expire(now)
-            if sync.over:
-                changed.passes.append(sync.sync)
+        self._workers.expire(now, changed.passes)
 
     def _drop(self, run: Run, changed: Changed) -> None:
         self._runs.remove(run)
+        if isinstance(run, RemovalRun) and run.kind == "unknown" and self._sure(run) and run.asks_only:
+            run.kind = "exec_api"  # logs
+        if run.kind == "stats":
+            self.stats.over(run)
         if not isinstance(run, RelistRun) and run.late:
-            self._show_calls(run, changed)
+            self._telling.show_run(changed.calls, run)
 
-    @staticmethod
-    def _show_calls(run: Run, changed: Changed) -> None:
-        for call in run.calls:
-            if call.rpc.end is not None:
-                changed.calls.append((call, run.kind_of(call), run.id))
+    def _sure(self, run: Run) -> bool:
+        """Whether no run can have begun before the tracer, or in a gap, that `run` is only the rest of."""
+        begun = run.calls[0].rpc.start
+        return self._former is not None and self._removals and begun - self._workers.lost_at >= LOSS_DOUBT_NS

@@ -32,9 +32,14 @@ _STAGE = {
     "ExecSync": "hook",
     "UpdateContainerResources": "resize",
     "UpdatePodSandboxResources": "resize",
+    "ListContainerStats": "resize",
+    "ContainerStatus": "remove",
     "RemoveContainer": "remove",
 }
 
+_LISTED = frozenset({"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"})
+_RESIZING = frozenset({"UpdateContainerResources", "UpdatePodSandboxResources", "ListContainerStats"})
+"""The last: of one sandbox, before a memory limit is lowered (`PodCPUAndMemoryStats`)."""
 
 _FOLLOWS = {
     "RunPodSandbox": ("PodSandboxStatus", "ImageStatus", "PullImage"),
@@ -59,7 +64,10 @@ class Stage:
 
 @dataclass(slots=True)
 class SyncPass:
-    """One pass of a pod worker. `end` None until it is known to be over; `outcome` "failed": its last change was."""
+    """One pass of a pod worker. `end` None until it is known to be over; `outcome` "failed": its last change was.
+
+    "unknown": a call that had to follow was not seen, or got no name; `complete` is false then.
+    """
 
     id: str
     pod: Pod
@@ -86,6 +94,7 @@ class SyncRun(Run):
         self.sync = SyncPass(self.id, pod, call.rpc.start)
         self.trace = call.rpc.trace
         self.last_done: int | None = None
+        self._unseen = False  # it was given up although a call had to follow
         self._image: str | None = None  # image whose presence was ensured; its user is asked next
         self._bare = 0  # questions about it without the pod's annotations that may still come
         self._check: PodInspector | None = None  # SyncTerminatingPod's final check
@@ -104,7 +113,8 @@ class SyncRun(Run):
         if last.asks == "ListPodSandbox":
             return True
         if last.asks == "StopPodSandbox":
-            return self.sync.kind == "terminate"
+            # A pod that nobody knows, killed after a look at what its containers were, is not checked in the end.
+            return self.sync.kind == "terminate" and self.calls[0].asks != "ContainerStatus"
         return last.asks in ("RunPodSandbox", "CreateContainer", "PullImage")
 
     def continues(self, call: CriCall) -> bool:
@@ -116,12 +126,19 @@ class SyncRun(Run):
         return call.asks != "StartContainer" or call.container_id == self.calls[-1].container_id
 
     def wants(self, call: CriCall) -> bool:
-        if self.trace and call.rpc.trace and call.rpc.trace != self.trace:
-            return False
         method, last = call.asks, self.calls[-1]
+        if self.trace and call.rpc.trace:
+            if call.rpc.trace != self.trace:
+                return False
+            if method in ("ContainerStatus", "RemoveContainer") or (method in _LISTED and call.scope is Scope.POD):
+                # Only a trace id tells the removal of old containers, or the lists that find the pod's address for a
+                # hook over HTTP (`handlers.go:runHTTPHandler`), from those of other goroutines.
+                return True
         if method == "PodSandboxStatus":
             if self._check is not None:
                 return self._check.wants(call)
+            if self._listed and last.asks in ("ListPodSandbox", "PodSandboxStatus"):
+                return call.sandbox_id in {item.id for item in self._listed[0].sandboxes or ()}  # kubelet 1.35
             return last.asks == "RunPodSandbox" and call.sandbox_id == last.sandbox_id
         if method == "ContainerStatus":
             return self._check is not None and self._check.wants(call)
@@ -134,9 +151,19 @@ class SyncRun(Run):
         if method == "ImageStatus":
             # The image's user (getImageUser) or size: no annotations tell the pod.
             return self._bare > 0 and self._image == call.image and last.asks in ("ImageStatus", "PullImage")
+        if method == "RemoveContainer":
+            # All of a pod's containers are restarted: no logs are looked for (`RestartAllContainers`).
+            return last.asks == "RemoveContainer" or (
+                last.asks == "StopContainer" and last.container_id == call.container_id
+            )
         if method == "ExecSync":
-            return not call.timeout and call.pod is not None and call.pod.uid == self.pod.uid
+            return self.starts(call)
         return False
+
+    def starts(self, call: CriCall) -> bool:
+        """Whether `call` is the hook of the container that was started last (`lifecycle.PostStart`)."""
+        last = self.calls[-1]
+        return last.asks == "StartContainer" and last.container_id == call.container_id and not call.timeout
 
     # what came
 
@@ -145,6 +172,8 @@ class SyncRun(Run):
         sync = self.sync
         sync.calls.append(call)
         sync.outcome, sync.end, self.over = "open", None, False
+        if self._unseen:
+            self._unseen, sync.complete = False, True  # here it is
         method = call.asks or ""
         self._kind_after(call)
         if method == "ImageStatus" and call.annotated:
@@ -161,7 +190,9 @@ class SyncRun(Run):
             self._listed.append(call)
         elif method == "ListPodSandbox":
             self._listed = [call]
-        name = "check" if self._listed else _STAGE.get(method, "other")
+        name = _STAGE.get(method, "other")
+        if self._listed and method in _LISTED:
+            name = "check" if sync.kind == "terminate" else "hook"
         if not sync.stages or sync.stages[-1].name != name:
             sync.stages.append(Stage(name, call.rpc.start))
         sync.stages[-1].calls.append(call)
@@ -189,8 +220,15 @@ class SyncRun(Run):
         if len(self._listed) == 1:
             return
         record = pod_records(self._listed[0].sandboxes, containers).get(self.pod.uid)
-        if record is not None:
-            self._check = PodInspector(record)
+        if record is None:
+            return
+        self._check = PodInspector(record)
+        begun = self.calls.index(self._listed[0])
+        for call in self.calls[begun:]:
+            # Kubelets up to 1.35 ask for the sandboxes' status before they list containers.
+            if call.asks == "PodSandboxStatus":
+                self._check.sent(call, call.rpc.start)
+                self._check.done(call, call.rpc.end or call.rpc.start)
 
     @property
     def complete(self) -> bool:
@@ -199,18 +237,21 @@ class SyncRun(Run):
 
     def _kind_after(self, call: CriCall) -> None:
         sync, method = self.sync, call.asks
+        first = not any(call.asks in CHANGING or call.asks == "ImageStatus" for call in self.calls[:-1])
         if method == "RunPodSandbox":
             sync.kind = "recreate_sandbox" if call.attempt else "create"
         elif method == "StopPodSandbox":
             sync.kind = "terminate"
-        elif method == "StopContainer" and len(self.calls) == 1:
-            sync.kind = "kill_container"
+        elif method in ("StopContainer", "ExecSync") and first:
+            sync.kind = "kill_container"  # an ExecSync that comes first is a hook before the stop
         elif method == "CreateContainer" and sync.kind in ("start_container", "kill_container"):
             restarted = sync.kind == "kill_container" or (call.container is not None and call.container.attempt > 0)
             sync.kind = "restart" if restarted else "start_container"
-        elif method in ("UpdateContainerResources", "UpdatePodSandboxResources") and len(self.calls) == 1:
+        elif method in _RESIZING and first:
             sync.kind = "resize"
         self.kind = "terminate" if sync.kind == "terminate" else "sync"
+        if sync.kind == "terminate" and sync.trigger == "probe":
+            sync.trigger = "unknown"  # the pod is going: that a probe failed meanwhile is no reason
 
     def kind_of(self, call: CriCall) -> ActivityKind:
         return "lifecycle_hook" if call.asks == "ExecSync" else self.kind
@@ -221,11 +262,15 @@ class SyncRun(Run):
             return
         sync = self.sync
         sync.end = self.last_done
+        self.over = True
+        if self.unfinished or all(call.asks == "ExecSync" for call in sync.calls):
+            self._unseen = self._unseen or sync.complete
+            sync.outcome, sync.complete = "unknown", False
+            return
         changes = [call for call in sync.calls if call.asks in CHANGING or call.asks == "PullImage"]
         failed = bool(changes) and _failed(changes[-1])
         lost = bool(changes) and (changes[-1].rpc.ended_by != "server")
         sync.outcome = "failed" if failed or lost else "ok"
-        self.over = True
 
     def expire(self, now: int) -> None:
         if self.ready is not None and now - self.ready > self.patience:

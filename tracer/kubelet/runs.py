@@ -13,12 +13,18 @@ from tracer.facts import CriCall, Scope
 ActivityKind = Literal[
     "relist", "pod_relist", "sync", "terminate", "housekeeping", "container_gc", "sandbox_gc", "image_gc",
     "image_pull", "probe", "lifecycle_hook", "stats", "log_rotation", "runtime_status", "node_version", "startup",
-    "exec_api", "other_client", "unknown",
+    "exec_api", "volume", "device", "plugin_registration", "other_client", "unknown",
 ]  # fmt: skip
 
 NEXT_NS = 50_000_000
 """A run that sent nothing for this long after an answer is over: measured gaps are 0.3 to 5 ms, so this leaves room
 for a busy kubelet."""
+
+AT_ONCE_NS = 10_000_000
+"""The same for calls that other runs send as well: what comes later is rather theirs."""
+
+NO_FILTER_BYTES = 5
+"""Length of a list request without a filter: gRPC's prefix alone. One with an empty filter has two bytes more."""
 
 
 class Run:
@@ -56,6 +62,10 @@ class Run:
         """Whether the next call is certain: containers are listed right after sandboxes."""
         return self.calls[-1].asks == "ListPodSandbox"
 
+    def at_once(self, call: CriCall) -> bool:
+        """Whether `call` came right after the last answer."""
+        return self.ready is not None and call.rpc.start - self.ready <= AT_ONCE_NS
+
     @property
     def traced(self) -> bool:
         """Whether its calls share a trace id."""
@@ -71,104 +81,10 @@ class Run:
         return self.kind
 
 
-class HousekeepingRun(Run):
-    """READY sandboxes, then RUNNING containers (`kubelet_pods.go:HandlePodCleanups`).
-
-    The same pair precedes an exec, attach, port-forward, `/run` or checkpoint request (`findContainer`).
-    """
-
-    prefix = "h"
-    kind: ActivityKind = "housekeeping"
-
-    def wants(self, call: CriCall) -> bool:
-        if len(self.calls) % 2:
-            return call.asks == "ListContainers" and call.scope is Scope.READY
-        if call.scope is Scope.READY:
-            # Kubelet 1.20 lists once more in the same pass, past its cache.
-            return call.asks == "ListPodSandbox" and len(self.calls) == 2
-        return len(self.calls) == 2 and self.kind == "housekeeping" and call.asks in _REQUESTED and not call.timeout
-
-    def sent(self, call: CriCall) -> None:
-        super().sent(call)
-        if call.asks in _REQUESTED:
-            self.kind = "exec_api"
-
-    def done(self, call: CriCall, time: int) -> None:
-        super().done(call, time)
-        self.over = self.kind == "exec_api" or len(self.calls) == 4
-
-
-_REQUESTED = frozenset({"Exec", "Attach", "ExecSync", "PortForward", "CheckpointContainer"})
-
-
-class ContainersRun(Run):
-    """Runs that begin with an unfiltered container list: stats, container GC, log rotation; what follows tells which.
-
-    stats: C, S, List*Stats (`cri_stats_provider.go`); GC: C, removals, C, S, sandbox removals
-    (`kuberuntime_gc.go:GarbageCollect`); log rotation: C, then the status of running containers
-    (`container_log_manager.go:rotateLogs`).
-    """
-
-    prefix = "l"
-
-    def __init__(self, call: CriCall) -> None:
-        super().__init__(call)
-        self.lists = 0
-        self.removed = False
-
-    def wants(self, call: CriCall) -> bool:
-        method = call.asks
-        if method in ("ListContainers", "ListPodSandbox"):
-            if call.scope is not Scope.ALL or self.kind not in ("unknown", "container_gc"):
-                return False
-            if method == "ListContainers":
-                return self.lists == 1 and self.calls[-1].asks != "ListPodSandbox"
-            return self.lists == 2 or not self.removed  # GC lists containers again after removals
-        if method in ("ListContainerStats", "ListPodSandboxStats"):
-            return self.calls[-1].asks == "ListPodSandbox" and self.lists == 1
-        if method == "ContainerStatus" and self.kind == "container_gc" and self.lists == 2:
-            return self.calls[-1].asks != "ListContainers"  # of dangling log links, at its very end
-        if method in ("ContainerStatus", "RemoveContainer"):
-            return self.lists == 1 and self.calls[-1].asks != "ListPodSandbox"
-        if method == "ReopenContainerLog":
-            return self.calls[-1].asks == "ContainerStatus"
-        if method == "RemovePodSandbox":
-            return self.calls[-1].sandbox_id == call.sandbox_id
-        return method == "StopPodSandbox" and self.kind == "container_gc" and self.calls[-1].asks in _GC_BEFORE_STOP
-
-    def sent(self, call: CriCall) -> None:
-        super().sent(call)
-        method = call.asks
-        if method == "ListContainers":
-            self.lists += 1
-            if self.lists == 2:
-                self.kind = "container_gc"
-        elif method in ("ListContainerStats", "ListPodSandboxStats"):
-            self.kind = "stats"
-        elif method == "RemoveContainer":
-            self.removed = True
-            self.kind = "container_gc"
-        elif method == "ReopenContainerLog":
-            self.kind = "log_rotation"
-
-    def expire(self, now: int) -> None:
-        super().expire(now)
-        if self.over and self.kind == "unknown":
-            last = self.calls[-1].asks
-            # A stats pass whose last step never came (an error) is the only other one that ends in S.
-            self.kind = "stats" if last == "ListPodSandbox" else "log_rotation"
-
-    def kind_of(self, call: CriCall) -> ActivityKind:
-        return "sandbox_gc" if call.asks in ("StopPodSandbox", "RemovePodSandbox") else self.kind
-
-
-_GC_BEFORE_STOP = frozenset({"ListPodSandbox", "RemovePodSandbox"})
-
-
 class ImagesRun(Run):
     """Image list alone (node status), or detection and image GC (`image_gc_manager.go`).
 
-    The latter: ListImages, S, C, status of every container, then ImageFsInfo and removals.
+    The latter: ListImages, S, C, status of every container (1.35), removals of too old images, ImageFsInfo, removals.
     """
 
     prefix = "i"
@@ -177,43 +93,42 @@ class ImagesRun(Run):
     def wants(self, call: CriCall) -> bool:
         method, last = call.asks, self.calls[-1].asks
         if method == "ListPodSandbox":
-            return call.scope is Scope.ALL and last == "ListImages"
+            return call.scope is Scope.ALL and last == "ListImages" and self.at_once(call)
         if method == "ListContainers":
-            return call.scope is Scope.ALL and last == "ListPodSandbox"
+            return call.scope is Scope.ALL and not unfiltered(call) and last == "ListPodSandbox"
         if method == "ContainerStatus":
             return last in ("ListContainers", "ContainerStatus")
         if method == "ImageFsInfo":
-            return last in ("ListContainers", "ContainerStatus")
+            asked = any(call.asks == "ImageFsInfo" for call in self.calls)
+            fits = last in ("ListContainers", "ContainerStatus", "RemoveImage") and not asked
+            return fits and self.at_once(call)
         return method == "RemoveImage" and last in ("ImageFsInfo", "RemoveImage", "ListContainers", "ContainerStatus")
 
 
 class StartupRun(Run):
-    """Sandboxes, then containers, once at start, outside the relists' rhythm (`pkg/kubelet/cm/helpers.go`)."""
+    """Sandboxes, then containers, both without any filter: the container manager's start (`pkg/kubelet/cm/helpers.go`).
+
+    Nothing else lists containers without a filter.
+    """
 
     prefix = "b"
 
     def wants(self, call: CriCall) -> bool:
-        return len(self.calls) == 1 and call.asks == "ListContainers" and call.scope is Scope.ALL
+        return len(self.calls) == 1 and call.asks == "ListContainers" and unfiltered(call)
 
     def sent(self, call: CriCall) -> None:
         super().sent(call)
         if len(self.calls) == 2:
             self.kind = "startup"
-
-
-class ProbeRun(Run):
-    """One exec probe: a single ExecSync with a timeout (`prober.go:runProbe`)."""
-
-    prefix = "p"
-    kind: ActivityKind = "probe"
-
-    def done(self, call: CriCall, time: int) -> None:
-        super().done(call, time)
-        self.over = True
+            self.late = False
 
 
 class RemovalRun(Run):
-    """Removal of one dead container: its status once or twice, then RemoveContainer (`pod_container_deletor.go`)."""
+    """Removal of one dead container: its status once or twice, then RemoveContainer (`pod_container_deletor.go`).
+
+    The status of one container alone is what a request for its logs asks, with `-f` once a second
+    (`kuberuntime_container.go:GetContainerLogs`, `logs.go:isContainerRunning`).
+    """
 
     prefix = "d"
 
@@ -232,6 +147,18 @@ class RemovalRun(Run):
         if call.rpc.status == "NOT_FOUND":
             # Removed already: the deletor's queue held it twice, or GC follows a log's dangling link.
             self.kind, self.over = "container_gc", True
+        elif call.asks == "RemoveContainer":
+            self.over = True
+
+    @property
+    def asks_only(self) -> bool:
+        """It asked for the status of a container that is there, and for nothing else."""
+        return all(call.asks == "ContainerStatus" and call.rpc.status == "OK" for call in self.calls)
+
+
+def unfiltered(call: CriCall) -> bool:
+    """Whether a list request has no filter at all, not even an empty one."""
+    return call.rpc.request_bytes <= NO_FILTER_BYTES
 
 
 def nearest(runs: Iterable[Run], call: CriCall, time: int) -> Run | None:

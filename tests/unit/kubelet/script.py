@@ -54,6 +54,8 @@ class Script:
         rpc = Call(PEER, self.stream, self.now)
         rpc.sent = self.now
         rpc.path = f"/runtime.v1.RuntimeService/{method}"
+        rpc.request_bytes = facts.pop("size", 7)  # a list with an empty filter
+        rpc.deadline_ns = facts.pop("deadline", None)
         call = CriCall(rpc, "runtime.v1.RuntimeService", method, "v1", "header")
         answer = {name: facts.pop(name) for name in ("sandboxes", "containers") if name in facts}
         for name, value in facts.items():
