@@ -8,6 +8,7 @@
 
 #include "kernel_types.h"
 #include "members.bpf.h"
+#include "places.bpf.h"
 #include "records.h"
 #include "ring.bpf.h"
 
@@ -19,10 +20,6 @@ struct wanted_key {
 	char path[PATH_BYTES];
 };
 
-struct wanted {
-	__u32 runtime; /* who serves such a path is a runtime or a shim: follow its descendants */
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, WANTED_PATHS);
@@ -31,7 +28,8 @@ struct {
 	__type(value, struct wanted);
 } wanted_paths SEC(".maps");
 
-enum verdict { VERDICT_NONE = 0, VERDICT_WANTED = 1, VERDICT_UNWANTED = 2 };
+/* Unwanted sockets are looked at again when the table of places has changed, unless they have no file. */
+enum verdict { VERDICT_NONE = 0, VERDICT_WANTED = 1, VERDICT_UNWANTED = 2, VERDICT_NEVER = 3 };
 
 /*
  * One end of a connection. It lies in the socket and is freed with it: nothing leaks, and no address or descriptor
@@ -45,7 +43,10 @@ struct end {
 	__u8 side;
 	__u8 opened; /* the ring took the record of it */
 	__u8 closed;
-	__u8 padding[4];
+	__u8 names; /* as in struct opened_record */
+	__u8 padding[3];
+	__u32 place; /* as in struct wanted */
+	__u32 generation; /* of the table of places that did not have it */
 };
 
 struct {
@@ -85,14 +86,42 @@ static __always_inline struct wanted *wanted_by(struct unix_address *address)
 	return read_path(key.path, address) ? bpf_map_lookup_elem(&wanted_paths, &key) : 0;
 }
 
+/* Is it a socket of a server that is wanted? Notes in `end` by what. */
+static __noinline struct wanted *find_wanted(struct unix_sock *u, struct end *end)
+{
+	struct wanted *by_text = wanted_by(u->addr), *by_place = 0;
+	struct dentry *dentry = u->path.dentry;
+	__u8 names = 0;
+
+	if (dentry) {
+		end->verdict = VERDICT_UNWANTED;
+		by_place = wanted_at(dentry, &names);
+		if (by_place)
+			end->place = by_place->place;
+	}
+	if (by_text)
+		return by_text;
+	end->names = names;
+	return by_place;
+}
+
+/* Made when it is not there. The other end may be making it just now, on another CPU: then the kernel refuses. */
+static __always_inline struct end *end_of(struct sock *sk)
+{
+	struct end *end = bpf_sk_storage_get(&ends, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!end)
+		end = bpf_sk_storage_get(&ends, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	return end;
+}
+
 /*
  * The number of the connection that a server's end belongs to. Both ends ask here, so they agree however they race;
  * numbers are given once, so sockets whose memory is used again never meet.
  */
 static __always_inline __u64 number_of(struct sock *server)
 {
-	struct end fresh = {};
-	struct end *end = bpf_sk_storage_get(&ends, server, &fresh, BPF_SK_STORAGE_GET_F_CREATE);
+	struct end *end = end_of(server);
 	__u64 number;
 
 	if (!end)
@@ -106,15 +135,16 @@ static __always_inline __u64 number_of(struct sock *server)
 }
 
 /*
- * The first operation of a socket that has an address or a peer with one: decides for the rest of its life. A server's
- * sockets carry the address it bound, a client's has the server's as its peer.
+ * The first operation of a socket that has an address or a peer with one: decides for the rest of its life, or until
+ * there are other places. A server's sockets carry the address it bound, a client's has the server's as its peer.
  */
 static __noinline int admit(struct sock *sk, __u32 program)
 {
 	struct unix_sock *u = bpf_skc_to_unix_sock(sk), *peer;
 	struct counters *counters = counters_of(program);
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
-	struct end fresh = {}, *end;
+	/* Read before the table is, so that a change meanwhile is noticed. */
+	struct end found = { .verdict = VERDICT_NEVER, .generation = generation }, *end;
 	struct member member = {};
 	struct wanted *wanted;
 	__u64 connection = 0;
@@ -122,29 +152,31 @@ static __noinline int admit(struct sock *sk, __u32 program)
 	if (!u || !counters)
 		return 0;
 	peer = peer_of(u);
-	wanted = wanted_by(u->addr);
+	wanted = find_wanted(u, &found);
 	if (wanted) {
-		fresh.side = SIDE_SERVER;
+		found.side = SIDE_SERVER;
 		connection = number_of(sk);
 	} else if (peer) {
-		wanted = wanted_by(peer->addr);
+		wanted = find_wanted(peer, &found);
 		if (wanted)
 			connection = number_of(&peer->sk);
 	}
-	end = bpf_sk_storage_get(&ends, sk, &fresh, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!wanted) {
-		if (end)
-			end->verdict = VERDICT_UNWANTED;
+	end = end_of(sk);
+	if (!end || (wanted && !connection)) {
+		counters->refused += !!wanted;
 		return 0;
 	}
-	if (!end || !connection) {
-		counters->refused++;
+	end->generation = found.generation;
+	if (!wanted) {
+		end->verdict = found.verdict;
 		return 0;
 	}
 	end->connection = connection;
-	end->side = fresh.side;
+	end->side = found.side;
+	end->place = found.place;
+	end->names = found.names;
 	end->verdict = VERDICT_WANTED;
-	if (wanted->runtime && fresh.side == SIDE_SERVER &&
+	if (wanted->runtime && found.side == SIDE_SERVER &&
 	    bpf_map_update_elem(&members, &pid, &member, BPF_ANY))
 		counters->refused++;
 	return 0;

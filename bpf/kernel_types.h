@@ -49,6 +49,29 @@ struct sock {
 	struct socket *sk_socket;
 };
 
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent; /* of a filesystem's root: itself */
+	struct qstr d_name; /* changes with the file's name */
+	struct inode *d_inode;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
 struct sockaddr_un {
 	__u16 sun_family;
 	char sun_path[108];
@@ -62,6 +85,7 @@ struct unix_address {
 struct unix_sock {
 	struct sock sk;
 	struct unix_address *addr; /* the listener's own, shared with every socket it accepted; none on a client */
+	struct path path; /* of the file that bind made, like addr shared by all accepted; none of an abstract name */
 	struct sock *peer; /* holds a reference, so it stays valid as long as this end is open */
 };
 

@@ -10,6 +10,10 @@
 
 #define COMM_BYTES 16 /* TASK_COMM_LEN */
 #define PATH_BYTES 112 /* sun_path has 108 and need not end in NUL; one more for the NUL, rounded up to words */
+#define PLACE_NAME_BYTES 108 /* of a file or directory, with its NUL; what would fill it is taken for cut */
+/* The socket's own and those of directories: plugins/DRIVER/csi.sock. Deeper in the kubelet's directory lie the volumes
+ * of pods, and sockets there are the pods' own affair. */
+#define PLACE_NAMES 3
 
 enum record_kind {
 	RECORD_OPENED = 1,
@@ -38,9 +42,12 @@ struct record_head {
 struct opened_record {
 	struct record_head head;
 	__u64 connection;
-	__u32 path_length;
-	__u32 padding;
-	char path[PATH_BYTES]; /* as bound; an abstract one begins with NUL */
+	__u64 directory; /* inode number of the one the socket's file lies in; 0: it has none */
+	__u32 device; /* of that directory's filesystem, as the kernel writes numbers of devices */
+	__u32 place; /* struct wanted; 0: wanted only by the text of its path */
+	__u32 names; /* that follow: the socket's and of directories upwards to the place, each with its NUL; 0: the path as
+			bound follows (an abstract one begins with NUL) */
+	__u32 path_length; /* bytes that follow this structure */
 };
 
 struct data_record {

@@ -44,6 +44,7 @@ struct scratch {
 	__u32 foreign;
 	__u32 padding;
 	struct opened_record opened;
+	char path[PLACE_NAMES * PLACE_NAME_BYTES + 4];
 	struct closed_record closed;
 	struct data_record data;
 	__u8 payload[MOST_PAYLOAD];
@@ -198,7 +199,8 @@ static __always_inline struct end *find_end(struct sock *sk, __u32 program)
 			return 0;
 	}
 	end = bpf_sk_storage_get(&ends, sk, 0, 0);
-	if (!end || end->verdict == VERDICT_NONE) {
+	if (!end || end->verdict == VERDICT_NONE ||
+	    (end->verdict == VERDICT_UNWANTED && end->generation != generation)) {
 		admit(sk, program);
 		end = bpf_sk_storage_get(&ends, sk, 0, 0);
 	}
@@ -209,6 +211,8 @@ static __always_inline struct end *find_end(struct sock *sk, __u32 program)
 static __always_inline bool announce(struct sock *sk, struct end *end, struct scratch *s)
 {
 	struct unix_sock *u = bpf_skc_to_unix_sock(sk);
+	struct dentry *dentry;
+	__u32 length;
 
 	if (u && end->side == SIDE_CLIENT)
 		u = peer_of(u);
@@ -217,8 +221,16 @@ static __always_inline bool announce(struct sock *sk, struct end *end, struct sc
 	describe(&s->opened.head, RECORD_OPENED);
 	s->opened.head.side = end->side;
 	s->opened.connection = end->connection;
-	s->opened.path_length = read_path(s->opened.path, u->addr);
-	end->opened = emit(&s->opened, sizeof(s->opened), s->program, 0);
+	s->opened.place = end->place;
+	dentry = u->path.dentry;
+	s->opened.names = dentry ? end->names : 0;
+	s->opened.directory = dentry ? dentry->d_parent->d_inode->i_ino : 0;
+	s->opened.device = dentry ? dentry->d_parent->d_inode->i_sb->s_dev : 0;
+	length = s->opened.names ? read_names(s->path, dentry, s->opened.names) : read_path(s->path, u->addr);
+	if (length > sizeof(s->path))
+		return 0;
+	s->opened.path_length = length;
+	end->opened = emit(&s->opened, sizeof(s->opened) + length, s->program, 0);
 	return end->opened;
 }
 

@@ -37,7 +37,7 @@ class Data:
     connection: str
     side: Side
     direction: Direction
-    path: str  # as the server bound it; "@name" for an abstract address
+    path: str  # as the server bound it, or as wanted (docs/kernel.md); "@name" for an abstract address
     pid: int
     tid: int
     comm: str  # of the process (thread group leader), not of the thread

@@ -6,6 +6,7 @@ from platform import machine
 from resource import getpagesize
 
 from tracer.kernel import layouts
+from tracer.kernel.places import Places
 from tracer.records import Closed, Data, Direction, Exec, Exit, OomKill, Opened, Record, Side
 
 # A node has about two sockets a pod open at a time; the rest is for connections that ended, which nobody announces.
@@ -33,8 +34,9 @@ _KIND = layouts.HEAD.expected().members["kind"][0]
 class Decoder:
     """Remembers each connection's path, which its first record carries. `run` makes connection ids unique over runs."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, places: Places) -> None:
         self._run = run
+        self._places = places
         self._plain = READ_AND_WRITE.get(machine(), ())
         self._connections: OrderedDict[int, tuple[str, str]] = OrderedDict()
         self._names: dict[bytes, str] = {}
@@ -68,13 +70,22 @@ class Decoder:
         return name
 
     def _opened(self, raw: bytes) -> Opened:
-        time, pid, _tid, comm, _kind, side, _direction, number, length, path = _OPENED.unpack(raw)
-        known = f"{self._run}{number}", _path(path[:length])
-        self._connections[number] = known
-        self._connections.move_to_end(number)
-        if len(self._connections) > CONNECTIONS:
-            self._connections.popitem(last=False)
-        return Opened(time, known[0], SIDES[side], known[1], pid, self._name(comm))
+        time, pid, _tid, comm, _kind, side, _direction, number, directory, device, place, names, length = (
+            _OPENED.unpack_from(raw)
+        )
+        if number not in self._connections:  # what its other end told stays: the place may be gone by now
+            bound = raw[_OPENED.size : _OPENED.size + length]
+            if names:
+                shown = self._places.shown(place, [_text(each) for each in _strings(bound)])
+            elif place or not directory:
+                shown = _path(bound)
+            else:
+                shown = self._places.told_apart(_path(bound), (device, directory))
+            self._connections[number] = f"{self._run}{number}", shown
+            if len(self._connections) > CONNECTIONS:
+                self._connections.popitem(last=False)
+        connection, path = self._connection(number)
+        return Opened(time, connection, SIDES[side], path, pid, self._name(comm))
 
     def _data(self, raw: bytes) -> Data:
         time, pid, tid, comm, _kind, side, direction, number, offset, length, captured, fd, syscall = _DATA.unpack_from(

@@ -35,6 +35,7 @@ class Layout(NamedTuple):
 
 COMM_BYTES = 16
 PATH_BYTES = 112
+PLACE_NAME_BYTES = 108
 
 RECORD_OPENED, RECORD_DATA, RECORD_CLOSED, RECORD_EXEC, RECORD_EXIT, RECORD_OOM = 1, 2, 3, 4, 5, 6
 
@@ -56,9 +57,11 @@ OPENED = Layout(
     (
         ("head", HEAD.format),
         ("connection", "Q"),
+        ("directory", "Q"),
+        ("device", "I"),
+        ("place", "I"),
+        ("names", "I"),
         ("path_length", "I"),
-        ("padding", "4x"),
-        ("path", f"{PATH_BYTES}s"),
     ),
 )
 DATA = Layout(
@@ -103,11 +106,15 @@ COUNTERS = Layout(
     ),
 )
 WANTED_KEY = Layout("wanted_key", (("bits", "I"), ("path", f"{PATH_BYTES}s")))
-WANTED = Layout("wanted", (("runtime", "I"),))
+PLACE_KEY = Layout(
+    "place_key",
+    (("bits", "I"), ("device", "I"), ("directory", "Q"), ("above", "I"), ("name", f"{PLACE_NAME_BYTES}s")),
+)
+WANTED = Layout("wanted", (("runtime", "I"), ("place", "I")))
 MEMBER = Layout("member", (("mount_namespace", "Q"), ("contained", "I"), ("padding", "4x")))
 
 LAYOUTS = {
-    "socket": (HEAD, OPENED, DATA, CLOSED, COUNTERS, WANTED_KEY, WANTED, MEMBER),
+    "socket": (HEAD, OPENED, DATA, CLOSED, COUNTERS, WANTED_KEY, PLACE_KEY, WANTED, MEMBER),
     "process": (HEAD, EXEC, EXIT, OOM, COUNTERS, MEMBER),
 }
 """By object: the structures it shares with this package."""

@@ -76,6 +76,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "bpf_map__initial_value": (c_void_p, (MapHandle, POINTER(c_size_t))),
     "bpf_map_update_elem": (c_int, (c_int, c_char_p, c_char_p, c_uint64)),
     "bpf_map_lookup_elem": (c_int, (c_int, c_char_p, c_char_p)),
+    "bpf_map_delete_elem": (c_int, (c_int, c_char_p)),
     "ring_buffer__new": (RingHandle, (c_int, SampleFunction, c_void_p, c_void_p)),
     "ring_buffer__consume": (c_int, (RingHandle,)),
     "ring_buffer__epoll_fd": (c_int, (RingHandle,)),

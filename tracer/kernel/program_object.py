@@ -40,6 +40,11 @@ class Map:
         assert (len(key), len(value)) == (self._key_bytes, self._value_bytes)
         _check(f"update map {self.name}", library().bpf_map_update_elem(self.fd, key, value, BPF_ANY))
 
+    def delete(self, key: bytes) -> None:
+        """Raises KernelError, ENOENT when it is not there."""
+        assert len(key) == self._key_bytes
+        _check(f"take out of map {self.name}", library().bpf_map_delete_elem(self.fd, key))
+
     def per_cpu(self, key: bytes) -> list[bytes]:
         """The value of each possible CPU."""
         assert len(key) == self._key_bytes

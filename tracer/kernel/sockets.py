@@ -43,12 +43,17 @@ def wanted_entries(patterns: Sequence[str], *, follow: bool) -> dict[bytes, byte
     """
     entries: dict[bytes, bytes] = {}
     for pattern in patterns:
-        runtime = follow and not pattern.startswith(PLUGINS)
+        runtime = follow and serves_runtime(pattern)
         for spelling in _spellings(pattern):
-            entries[_key(spelling)] = _WANTED.pack(runtime)
+            entries[_key(spelling)] = _WANTED.pack(runtime, 0)
     if len(entries) > PATTERNS:
         raise TracerError(f"{len(entries)} socket paths are too many (at most {PATTERNS}): use a beginning and *")
     return entries
+
+
+def serves_runtime(pattern: str) -> bool:
+    """Whether who binds such a path is a runtime or a shim, and not a plugin."""
+    return not pattern.startswith(PLUGINS)
 
 
 def _spellings(pattern: str) -> set[str]:

@@ -1,12 +1,14 @@
 """The kernel as a source of records: what the wanted sockets carry, and what the runtime's processes do."""
 
 import errno
+import logging
 import select
 import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,11 +17,14 @@ from uuid import uuid4
 from tracer.errors import KernelError, TracerError
 from tracer.kernel import layouts, lineage
 from tracer.kernel.decoder import Decoder
+from tracer.kernel.places import Places
 from tracer.kernel.probes import PROGRAMS, Probes
 from tracer.kernel.program_object import ProbeReport, ProgramObject, refusal
 from tracer.kernel.ring import Ring
 from tracer.kernel.sockets import wanted_entries
 from tracer.records import Lost, Record
+
+log = logging.getLogger(__name__)
 
 RING_BYTES = 16 << 20  # the largest answer the kubelet accepts
 PAGE_BYTES = 4096
@@ -28,8 +33,10 @@ WHOLE = 0xFFFFFFFF  # as `receive_bytes`: keep all
 DRAIN_SECONDS = 0.1  # how long a record can lie unnoticed: the programs wake nobody for a few bytes
 DRAIN_RECORDS = 4096
 LOSS_CHECK_NS = 1_000_000_000  # how late a loss is told at most; its place is known at once from the offsets
+LOOK_NS = 2_000_000_000  # how long the directory of a wanted socket can be new to us; half a millisecond's work
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 
+_GENERATION = struct.Struct("=I")
 _MEMBER = layouts.MEMBER.compiled()
 _ADVICE = {
     errno.EPERM: "run as root, or with CAP_BPF and CAP_PERFMON",
@@ -61,10 +68,16 @@ class KernelSource:
         if not KERNEL_BTF.exists():
             raise TracerError(f"{KERNEL_BTF} is missing: a kernel with BTF is needed (CONFIG_DEBUG_INFO_BTF)")
         wanted = wanted_entries(sockets, follow=processes)
+        self._places = Places(sockets, follow=processes)
+        self._placed: dict[bytes, bytes] = {}
+        self._generation = 0
+        self._next_look = 0.0
+        self.hidden: dict[str, str] = {}
+        """Directories of wanted sockets that cannot be looked at, and why: there the text of a path alone decides."""
         self.probes: list[ProbeReport] = []
         self.realtime_offset_ns = 0
         self.refresh_realtime_offset()
-        self._decoder = Decoder(f"{uuid4().hex[:6]}-")
+        self._decoder = Decoder(f"{uuid4().hex[:6]}-", self._places)
         self._records = 0
         self._told: dict[str, int] = {}
         self._next_loss_check = 0
@@ -90,6 +103,7 @@ class KernelSource:
             paths = self._sockets.object.map("wanted_paths")
             for key, value in wanted.items():
                 paths.update(key, value)
+            self._look()
             reports = self._sockets.attach()
             self.probes = reports + self.probes
             if not any(each.attached for each in reports):
@@ -116,6 +130,30 @@ class KernelSource:
         for member in lineage.members(lineage.processes()):
             members.update(struct.pack("=I", member.pid), _MEMBER.pack(0, member.contained))
 
+    def _look(self) -> None:
+        """Tells the kernel where wanted sockets lie now; it looks again at those it turned away if that is news."""
+        self._next_look = time.monotonic_ns() + LOOK_NS
+        entries = self._places.entries()
+        for directory, reason in self._places.hidden.items():
+            if directory not in self.hidden:
+                log.warning("%s: %s: a server there that bound another spelling is not traced", directory, reason)
+        self.hidden = self._places.hidden
+        if entries == self._placed:
+            return
+        table = self._sockets.object.map("wanted_places")
+        self._generation += 1
+        try:
+            for key in self._placed.keys() - entries.keys():
+                table.delete(key)
+            for key, value in entries.items():
+                table.update(key, value)
+            self._sockets.object.map(".data.places").update(_GENERATION.pack(0), _GENERATION.pack(self._generation))
+        except KernelError as err:
+            log.warning("the kernel does not take where wanted sockets lie: %s", err)
+            self._next_look = inf
+            return
+        self._placed = entries
+
     def refresh_realtime_offset(self) -> None:
         """Measures the clocks anew; the wall clock may have been set since."""
         before = time.monotonic_ns()
@@ -134,7 +172,10 @@ class KernelSource:
             raw = self._ring.drain(limit)
             self._records += len(raw)
             records = [self._decoder.decode(each) for each in raw]
-            if time.monotonic_ns() >= self._next_loss_check:
+            now = time.monotonic_ns()
+            if now >= self._next_look:
+                self._look()
+            if now >= self._next_loss_check:
                 records += self._losses()
             return records
 

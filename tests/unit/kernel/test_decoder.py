@@ -1,5 +1,6 @@
 """Ring buffer bytes become records."""
 
+import os
 import resource
 from platform import machine
 
@@ -7,6 +8,7 @@ import pytest
 
 from tracer.kernel import decoder, layouts
 from tracer.kernel.decoder import Decoder
+from tracer.kernel.places import Places
 from tracer.records import Closed, Data, Exec, Exit, OomKill, Opened
 
 
@@ -14,9 +16,9 @@ def head(kind, side=0, direction=0, *, time=7, pid=100, tid=101, comm=b"kubelet"
     return time, pid, tid, comm, kind, side, direction
 
 
-def opened(number, path=b"/run/a.sock\0", side=0, length=None):
-    values = *head(layouts.RECORD_OPENED, side), number, len(path) if length is None else length, path
-    return layouts.OPENED.compiled().pack(*values)
+def opened(number, path=b"/run/a.sock\0", side=0, *, directory=0, device=0, place=0, names=0):
+    values = *head(layouts.RECORD_OPENED, side), number, directory, device, place, names, len(path)
+    return layouts.OPENED.compiled().pack(*values) + path
 
 
 def data(number, payload=b"", *, side=0, direction=0, offset=0, length=None, fd=5, syscall=1):
@@ -32,7 +34,7 @@ def executed(argv, env=b""):
 
 @pytest.fixture
 def decode():
-    return Decoder("run-").decode
+    return Decoder("run-", Places(["/run/a.sock", "/run/s/*"], follow=True)).decode
 
 
 def test_opened_names_the_connection_and_the_path_as_bound(decode):
@@ -40,17 +42,49 @@ def test_opened_names_the_connection_and_the_path_as_bound(decode):
 
 
 @pytest.mark.parametrize(
-    ("raw", "length", "path"),
+    ("raw", "path"),
     [
-        (b"/" + b"p" * 106 + b"\0", 108, "/" + "p" * 106),
-        (b"/" + b"p" * 107 + b"\0", 109, "/" + "p" * 107),
-        (b"\0name", 5, "@name"),
-        (b"\0na\0me", 6, "@na\\0me"),
-        (b"/tmp/\xff\0", 7, "/tmp/\\xff"),
+        (b"/" + b"p" * 106 + b"\0", "/" + "p" * 106),
+        (b"/" + b"p" * 107, "/" + "p" * 107),
+        (b"\0name", "@name"),
+        (b"\0na\0me", "@na\\0me"),
+        (b"/tmp/\xff\0", "/tmp/\\xff"),
     ],
 )
-def test_paths_end_at_nul_or_length_and_abstract_names_at_their_length(decode, raw, length, path):
-    assert decode(opened(1, raw, length=length)).path == path
+def test_paths_end_at_nul_or_length_and_abstract_names_at_their_length(decode, raw, path):
+    assert decode(opened(1, raw)).path == path
+
+
+@pytest.mark.parametrize(
+    ("place", "names", "path"),
+    [
+        (1, b"a.sock\0", "/run/a.sock"),
+        (1, b"the-links-target\0", "/run/a.sock"),
+        (2, b"x.sock\0", "/run/s/x.sock"),
+        (2, b"csi.sock\0driver\0plugins\0", "/run/s/plugins/driver/csi.sock"),
+        (2, b"\xff\0", "/run/s/\\xff"),
+    ],
+)
+def test_a_socket_found_by_its_place_has_the_path_that_was_wanted(decode, place, names, path):
+    raw = opened(1, names, directory=5, device=6, place=place, names=names.count(b"\0"))
+    assert decode(raw).path == path
+
+
+def test_a_path_bound_elsewhere_has_the_numbers_of_its_directory(decode):
+    assert decode(opened(1, directory=77, device=8 << 20 | 300)).path == "8:300:77:/run/a.sock"
+
+
+def test_a_path_bound_where_it_leads_is_as_it_was_bound(decode, tmp_path):
+    bound = f"{tmp_path}/a.sock"
+    (key,) = Places([bound], follow=True).entries()
+    _, device, directory, _, _ = layouts.PLACE_KEY.compiled().unpack(key)
+    assert decode(opened(1, os.fsencode(bound), directory=directory, device=device)).path == bound
+    assert decode(opened(2, os.fsencode(bound), directory=directory + 1, device=device)).path != bound
+
+
+def test_both_ends_of_a_connection_have_the_path_that_the_first_one_told(decode):
+    decode(opened(1, b"x.sock\0", directory=5, device=6, place=2, names=1))
+    assert decode(opened(1, b"x.sock\0", side=1)).path == "/run/s/x.sock"
 
 
 def test_data_has_the_path_of_its_connection(decode):

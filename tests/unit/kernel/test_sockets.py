@@ -16,7 +16,9 @@ def entries(*patterns, follow=True):
         bits, path = KEY.unpack(key)
         assert bits % 8 == 0
         assert not any(path[bits // 8 :])
-        found[path[: bits // 8]] = value != b"\0\0\0\0"
+        runtime, place = layouts.WANTED.compiled().unpack(value)
+        assert place == 0
+        found[path[: bits // 8]] = bool(runtime)
     return found
 
 
