@@ -15,8 +15,8 @@ help: ## show this list
 setup: packages ## install what is missing, make .venv with the command in it, build the BPF objects
 	@$(MAKE) --no-print-directory venv objects
 
-demo: setup ## trace real pods on a private containerd (root); ARGS="--seconds 30" ends it by itself
-	@$(BIN)/python -m tests.rig.demo $(ARGS)
+demo: setup ## trace real pods on a private containerd (root); TROUBLE=shim makes trouble; ARGS="--seconds 30" ends it
+	@$(BIN)/python -m tests.rig.demo $(if $(TROUBLE),--trouble $(TROUBLE)) $(ARGS)
 
 demo-replay: venv ## serve a shipped capture of a real node (no root)
 	@$(BIN)/python -m tests.rig.demo --replay tests/data/truth.jsonl.gz $(ARGS)

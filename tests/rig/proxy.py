@@ -12,6 +12,7 @@ runtime's socket. The proxy is a process of its own, so its name, its children (
 
 import asyncio
 import contextlib
+import fnmatch
 import itertools
 import json
 import os
@@ -86,9 +87,10 @@ class Trouble:
 class Proxy:
     """Listens at `socket` beside the runtime's, until the block ends.
 
-    Each switch takes the methods it is for (none: all) and, by keyword, `pod` and `container` (names; known of what was
-    created through the proxy) and `nth` (only the nth call that matches). What it holds goes on to the runtime when its
-    block ends. Rules of several blocks apply one after the other.
+    Each switch takes the methods it is for (none: all) and, by keyword, `pod` and `container` (names or patterns as in
+    a shell; known of what was created through the proxy) and `nth` (only the nth call that matches, counted from the
+    block's start). What it holds goes on to the runtime when its block ends. Rules of several blocks apply one after
+    the other.
     """
 
     def __init__(self, runtime: Path) -> None:
@@ -226,8 +228,8 @@ class _Handler:
         pod, container = self._subject(call)
         fits = (
             (not rule.methods or call.path.rpartition("/")[2] in rule.methods)
-            and rule.pod in (None, pod)
-            and rule.container in (None, container)
+            and _matches(pod, rule.pod)
+            and _matches(container, rule.container)
         )
         force.seen += fits
         return fits and rule.nth in (None, force.seen)
@@ -245,6 +247,10 @@ class _Handler:
             return request.sandbox_config.metadata.name, request.config.metadata.name
         found = _ID.search(message)
         return self._names.get(found[0], (None, None)) if found else (None, None)
+
+
+def _matches(name: str | None, pattern: str | None) -> bool:
+    return pattern is None or (name is not None and fnmatch.fnmatchcase(name, pattern))
 
 
 class _Commands:

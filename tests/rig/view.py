@@ -7,7 +7,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +17,8 @@ RELISTS = 3
 PODS = 5
 CALLS = 4
 """Rows of each table: with headlines and addresses they fill a terminal of 24 lines."""
+
+VERDICT_LINES = 2
 
 PASSES = 50
 LATEST = 100
@@ -34,6 +36,8 @@ class Snapshot:
     relists: list[dict[str, Any]]
     passes: list[dict[str, Any]]
     calls: list[dict[str, Any]]
+    verdict: dict[str, Any] | None = None
+    """`/api/v1/why`, where it was asked for"""
 
 
 class Rest:
@@ -58,8 +62,9 @@ class Rest:
         except OSError:
             return False
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, verdict: bool = False) -> Snapshot:
         return Snapshot(
+            verdict=self.get("/api/v1/why", since="1m") if verdict else None,
             pleg=self.get("/api/v1/pleg"),
             relists=self._items("/api/v1/relists", limit=LATEST),
             passes=self._items("/api/v1/sync-passes", limit=PASSES),
@@ -77,11 +82,30 @@ def addresses(now: Snapshot, url: str) -> list[str]:
     return [f"curl '{url}{path}'" for path in ("/api/v1/relists?limit=5", pod, "/api/v1/calls?method=RunPodSandbox")]
 
 
-def screen(now: Snapshot, url: str) -> RenderableType:
-    """A picture of 24 lines by 80 columns."""
+def screen(now: Snapshot, url: str, trouble: str | None = None) -> RenderableType:
+    """A picture of 24 lines by 80 columns. Where trouble is made, that and the verdict stand instead of addresses."""
     title = Text(f"criscope  {url}  (all addresses: {url}/docs)", style="bold")
     rows = [Text(text, style="dim", no_wrap=True, overflow="ellipsis") for text in addresses(now, url)]
+    if trouble is not None:
+        rows = [
+            Text(trouble, style="magenta", no_wrap=True, overflow="ellipsis"),
+            _Beginning(Text(verdict_line(now), style="bold")),
+        ]
     return Group(title, health(now), _relists(now), "", _pods(now), "", _calls(now), "", *rows)
+
+
+def verdict_line(now: Snapshot) -> str:
+    return f"criscope says: {now.verdict['sentence'] if now.verdict else 'nothing yet'}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """As much of a text as fits VERDICT_LINES."""
+
+    text: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.text.wrap(console, options.max_width)[:VERDICT_LINES]
 
 
 def health(now: Snapshot) -> Text:

@@ -48,12 +48,14 @@ def pods(count):
     return [SYNC | {"pod": LONG | {"name": f"{i}-{LONG['name']}"}} for i in range(count)]
 
 
+@pytest.mark.parametrize("trouble", [None, "12:00:00 trouble for 20 s: " + "something breaks " * 20])
 @pytest.mark.parametrize("width", [80, 200])
-def test_it_fits_a_terminal_of_24_lines_whatever_the_answers_hold(width):
-    now = Snapshot(pleg=PLEG, relists=[RELIST] * 50, passes=pods(50), calls=[CALL, UNKNOWN] * 50)
+def test_it_fits_a_terminal_of_24_lines_whatever_the_answers_hold(width, trouble):
+    verdict = {"sentence": "a long sentence " * 60, "state": "trouble"}
+    now = Snapshot(pleg=PLEG, relists=[RELIST] * 50, passes=pods(50), calls=[CALL, UNKNOWN] * 50, verdict=verdict)
     console = Console(width=width, height=24)
     with console.capture() as picture:
-        console.print(screen(now, "http://127.0.0.1:9559"))
+        console.print(screen(now, "http://127.0.0.1:9559", trouble))
     lines = picture.get().splitlines()
     assert len(lines) <= 23, "one line is left for the cursor"
     assert max(map(len, lines)) <= width
@@ -82,6 +84,17 @@ def test_a_hanging_relist_is_told_with_what_it_waits_for():
 def test_an_unhealthy_pleg_is_told():
     late = PLEG | {"seconds_until_unhealthy": -1.0}
     assert health(Snapshot(pleg=late, relists=[], passes=[], calls=[])).plain.startswith("PLEG NOT healthy")
+
+
+def test_where_trouble_is_made_that_and_the_verdict_are_shown():
+    verdict = {"sentence": "The runtime does not read its socket.", "state": "trouble"}
+    now = Snapshot(pleg=PLEG, relists=[], passes=[], calls=[], verdict=verdict)
+    console = Console(width=80)
+    with console.capture() as picture:
+        console.print(screen(now, "http://127.0.0.1:9559", "12:00:00 trouble for 15 s: containerd is stopped"))
+    lines = picture.get().splitlines()
+    assert lines[-2] == "12:00:00 trouble for 15 s: containerd is stopped"
+    assert lines[-1].strip() == "criscope says: The runtime does not read its socket."
 
 
 def test_a_part_that_was_not_seen_is_no_zero():
