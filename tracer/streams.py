@@ -210,7 +210,7 @@ class Streams:
             # As nearly always: the next bytes in order, and a reader that is behind them.
             offset, length = record.offset, record.length
             if sending:
-                if written.sent == offset and len(record.data) == length and written.placing is None:
+                if written.sent == offset and len(record.data) == length > 0 and written.placing is None:
                     items.append(Chunk(record.connection, written.way, record.time, offset, record.data))
                     written.sent = written.arrived = offset + length
                     return items

@@ -5,6 +5,9 @@ import re
 
 NS = 1_000_000_000
 
+EARLIEST, LATEST = 0, (1 << 63) - 1
+"""Unix ns in which rows are kept (1970 to 2262); a time beyond is as good as the nearest of them."""
+
 _AGO = re.compile(r"(?=.)(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,8})m)?(?:(\d{1,10}(?:\.\d{1,9})?)s)?")
 _UNIX = re.compile(r"(\d{9,10})(?:\.(\d{1,9}))?")
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
@@ -13,10 +16,14 @@ EXPECTED = "a time: RFC 3339 (2026-01-31T12:00:00Z), Unix seconds (1767225600), 
 
 
 def moment(text: str, now: int) -> int:
-    """Unix ns of `text`; how long ago counts from `now` (Unix ns). Raises ValueError.
+    """Unix ns of `text`, from EARLIEST to LATEST; how long ago counts from `now` (Unix ns). Raises ValueError.
 
-    "1h30m" with now=10**19 -> 10**19 - 5400 * 10**9
+    "1h30m" with now=10**18 -> 10**18 - 5400 * 10**9
     """
+    return min(max(_written(text, now), EARLIEST), LATEST)
+
+
+def _written(text: str, now: int) -> int:
     if ago := _AGO.fullmatch(text):
         days, hours, minutes = (int(part or 0) for part in ago.groups()[:3])
         seconds = float(ago[4] or 0)

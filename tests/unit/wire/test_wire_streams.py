@@ -48,6 +48,10 @@ def test_what_is_sent_comes_out_at_once_and_in_order():
     ]
 
 
+def test_a_record_of_no_bytes_says_nothing():
+    assert feed(opened(), sent(10, 24, b"")) == []
+
+
 def test_a_record_that_both_ends_lost_is_a_gap_of_its_bytes():
     streams = opened()
     assert feed(streams, sent(10, 30, b"xyz")) == [
