@@ -38,6 +38,10 @@ live: setup ## tests with real eBPF, containerd, runc and CNI
 bench: setup ## measure the cost and the speed
 	@for script in tests/bench/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
+fuzz: venv ## look for inputs that break a decoder, ten minutes each; ARGS="--seconds 60 frames rpc" chooses
+	$(BIN)/pip install --quiet --group fuzz
+	nice -n 19 $(BIN)/python -m tests.fuzz $(ARGS)
+
 clean: ## remove what was built, the virtual environment too
 	$(MAKE) -C bpf clean
 	rm -rf .venv .output dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -66,4 +70,4 @@ objects:
 	@$(MAKE) --silent -C bpf
 
 .NOTPARALLEL:
-.PHONY: help setup demo demo-replay test lint unit live bench clean packages venv objects
+.PHONY: help setup demo demo-replay test lint unit live bench fuzz clean packages venv objects
