@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from google.protobuf.message import DecodeError
 
-from tracer import rpc
+from tracer import plugins, rpc
 from tracer.facts import STREAMS, Answer, CriCall, CriEvent, Done, Named, Scope, Sent
 from tracer.naming import Naming, NamingStats, Slot
+from tracer.paths import is_plugin
 from tracer.rpc import Call, Event, Message
 from tracer.schema import METHODS, NOTHING, command, read_containers, read_request, read_response, read_sandboxes, unary
 from tracer.texts import redact
@@ -68,7 +69,8 @@ class Cri:
 
     def _name(self, call: Call) -> CriCall:
         if call.path is None:
-            method = self.naming.method(call.peer.connection, call.old_path) if call.old_path else None
+            named = call.old_path is not None and not is_plugin(call.peer.path)
+            method = self.naming.method(call.peer.connection, call.old_path) if named and call.old_path else None
             if method is None:
                 self.stats.unnamed += 1
                 return CriCall(call, None, None, None, "unknown")
@@ -95,7 +97,7 @@ class Cri:
         if call.method is not None:
             _prove_status(call)
             changed += self.naming.learn(call)
-        if call.rpc.complete or call.rpc.old_path is None:
+        if (call.rpc.complete or call.rpc.old_path is None) and not is_plugin(call.rpc.peer.path):
             changed += self.naming.finished(call, request.data if request else None, answer)
         events: list[CriEvent] = []
         if call.method_source != "header":
@@ -139,7 +141,10 @@ class Cri:
 
     def _request(self, call: CriCall) -> None:
         message = call.rpc.request
-        if message is None or message.data is None or not call.cri:
+        if message is None or message.data is None:
+            return
+        if not call.cri:
+            call.pod_uid = plugins.pod_uid(call.service, call.method, message.data)
             return
         try:
             read_request(call, message.data)

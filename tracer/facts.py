@@ -21,6 +21,7 @@ STREAMS = frozenset({"GetContainerEvents", *STREAMED})
 UID_LABEL = "io.kubernetes.pod.uid"
 NAME_LABEL = "io.kubernetes.pod.name"
 NAMESPACE_LABEL = "io.kubernetes.pod.namespace"
+SOURCE_ANNOTATION = "kubernetes.io/config.source"
 SEEN_ANNOTATION = "kubernetes.io/config.seen"
 """When the kubelet first saw the pod, to the nanosecond (`config.go:recordFirstSeenTime`): as good as an id."""
 
@@ -106,6 +107,9 @@ class CriCall:
     annotated: bool = False  # ImageSpec carries the pod's annotations
     attempt: int | None = None  # of the sandbox to run
     seen: str | None = None  # annotation kubernetes.io/config.seen, RFC 3339
+    source: str | None = None  # annotation kubernetes.io/config.source: file, api or http
+    handler: str | None = None  # RunPodSandbox.runtime_handler; "" is the runtime's default
+    cgroup_parent: str | None = None  # of the sandbox to run
     grace: int | None = None  # StopContainer.timeout, s
     timeout: int | None = None  # ExecSync.timeout, s; 0 when absent
     command: str | None = None  # digest of ExecSync.cmd: tells commands apart, never what they say

@@ -15,6 +15,9 @@ from tracer.rows import Row, rfc3339
 NS = 1_000_000_000
 
 
+_SOURCES = ("file", "api", "http")
+
+
 def seconds(begin: int | None, end: int | None) -> float | None:
     """Seconds between two stamps, never negative (stamps of two CPUs may cross by microseconds); None if one lacks."""
     if begin is None or end is None:
@@ -128,11 +131,14 @@ class Rows:
 
     def sync_pass(self, sync: SyncPass) -> Row:
         start = sync.start + self.offset
+        made = next((call for call in sync.calls if call.method == "RunPodSandbox"), None)
         fields = {
             "id": sync.id,
             "pod": pod(sync.pod),
             "kind": sync.kind,
             "trigger": sync.trigger,
+            "config_seen": made.seen if made else None,
+            "config_source": made.source if made and made.source in _SOURCES else None,
             "start": rfc3339(start),
             "duration_seconds": seconds(sync.start, sync.end),
             "stages": [self._stage(stage) for stage in sync.stages],

@@ -11,3 +11,15 @@ def is_ttrpc(path: str) -> bool:
     abstract namespace.
     """
     return path.endswith(".ttrpc") or "/containerd/s/" in path or path.startswith("@/containerd-shim/")
+
+
+_PLUGINS = ("/plugins/", "/plugins_registry/", "/device-plugins/", "/pod-resources/", "/pods-api/")
+
+
+@lru_cache(maxsize=4096)
+def is_plugin(path: str) -> bool:
+    """Whether a socket bound at `path` is a plugin's or the kubelet's own: no CRI is spoken there.
+
+    They lie below the kubelet's root directory, which is /var/lib/kubelet unless `--root-dir` says otherwise.
+    """
+    return "kubelet" in path and any(part in path for part in _PLUGINS)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tracer import health, node
+from tracer import health, node, plugins
 from tracer.cri import Cri
 from tracer.facts import Answer, CriCall, CriEvent, Done, Named, Sent
 from tracer.fields import NS, Rows
@@ -158,7 +158,7 @@ class Pipeline:
         kubelet = self._kubelet_of(call, out)
         if kubelet is None:
             if isinstance(event, Done):
-                out.append(self.rows.call(call, role(call.rpc.peer), "other_client", None))
+                self._show_again(call, out)
             return
         changed = kubelet.sent(call) if isinstance(event, Sent) else kubelet.done(call)
         self._changed(changed, out)
@@ -196,6 +196,9 @@ class Pipeline:
 
     def activity(self, call: CriCall) -> tuple[ActivityKind, str | None]:
         """Kind and id of what a call belongs to."""
+        plugin = plugins.kind_of(call.service)
+        if plugin is not None:
+            return plugin, None
         kubelet = self._kubelet_of(call)
         return ("other_client", None) if kubelet is None else kubelet.activity_of(call)
 

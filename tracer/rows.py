@@ -57,6 +57,16 @@ def rfc3339(unix_ns: int) -> str:
     return f"{_second(seconds)}.{ns:09d}Z"
 
 
+def unix_ns(text: str) -> int:
+    """Unix ns of RFC 3339 with any zone and up to nine digits of a second. Raises ValueError."""
+    whole, dot, rest = text.partition(".")
+    digits = rest[: next((at for at, char in enumerate(rest) if not char.isdigit()), len(rest))]
+    moment = dt.datetime.fromisoformat(whole + rest[len(digits) :] if dot else text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text}: no zone")
+    return int(moment.timestamp()) * 1_000_000_000 + int(digits[:9].ljust(9, "0"))
+
+
 @lru_cache(maxsize=256)
 def _second(unix: int) -> str:
     return f"{dt.datetime.fromtimestamp(unix, dt.UTC):%Y-%m-%dT%H:%M:%S}"

@@ -15,6 +15,7 @@ from tracer.facts import (
     NAMESPACE_LABEL,
     RUNNING,
     SEEN_ANNOTATION,
+    SOURCE_ANNOTATION,
     STREAMED,
     UID_LABEL,
     Container,
@@ -110,6 +111,9 @@ def _run_sandbox(call: CriCall, request: Any) -> None:
     metadata = request.config.metadata
     call.pod, call.attempt = _pod(metadata), metadata.attempt
     call.seen = request.config.annotations.get(SEEN_ANNOTATION)
+    call.source = request.config.annotations.get(SOURCE_ANNOTATION)
+    call.handler = request.runtime_handler
+    call.cgroup_parent = request.config.linux.cgroup_parent or None
 
 
 def _create_container(call: CriCall, request: Any) -> None:

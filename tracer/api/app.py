@@ -14,6 +14,7 @@ from tracer.api.moments import EXPECTED, moment
 from tracer.api.problem import Problem
 from tracer.outputs.hub import MAX_LISTENERS, Busy, Hub
 from tracer.outputs.usage import By, Usage
+from tracer.outputs.waterfall import MAX_ROWS, waterfall
 from tracer.outputs.why import why
 from tracer.rows import Kind, Live, rfc3339
 from tracer.store import LIMIT, LIMIT_MOST, OVERVIEW, OVERVIEW_MOST, Filter, Page, Status, Store, Window
@@ -258,6 +259,23 @@ def create_app(
             for row in rows
         )
         return _raw(b'%b,"items":[%b],"next":%b}' % (head, items, to_json(following)))
+
+    @app.get("/api/v1/pods/{namespace}/{name}/start", response_model=models.PodStarts, tags=["pods"])
+    def start(
+        namespace: Annotated[str, Path(max_length=NAME)], name: Annotated[str, Path(max_length=NAME)]
+    ) -> Response:
+        """The latest start of the pods of this name as a waterfall: volumes, sandbox, image, containers, sight."""
+        rows, cursor = store.timeline(namespace, name, limit=LIMIT_MOST)
+        while cursor is not None and len(rows) < MAX_ROWS:
+            more, cursor = store.timeline(namespace, name, limit=LIMIT_MOST, cursor=cursor)
+            rows += more
+        pods: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for row in rows:
+            pods.setdefault(row.uid, []).append((row.kind, from_json(row.fields)))
+        items = [found for uid, mine in pods.items() if uid and (found := waterfall(uid, mine)) is not None]
+        if not items:
+            raise Problem(404, f"no start of a pod {namespace}/{name} is kept; its timeline may say more")
+        return _json({"items": items})
 
     @app.get("/api/v1/timeline", response_model=models.Overview, tags=["rows"])
     def overview(query: Annotated[OverviewQuery, Query()]) -> Response:

@@ -47,7 +47,7 @@ class Activity(Word):
     kind: Literal[
         "relist", "pod_relist", "sync", "terminate", "housekeeping", "container_gc", "sandbox_gc", "image_gc",
         "image_pull", "probe", "lifecycle_hook", "stats", "log_rotation", "runtime_status", "node_version", "startup",
-        "exec_api", "other_client", "unknown",
+        "exec_api", "volume", "device", "plugin_registration", "other_client", "unknown",
     ]  # fmt: skip
     id: str | None = Field(description="The relist's or sync pass's id where it is one; else of its run of calls.")
 
@@ -151,6 +151,10 @@ class SyncPass(Word):
     pod: Pod
     kind: Literal["create", "start_container", "restart", "kill_container", "recreate_sandbox", "resize", "terminate"]
     trigger: Literal["config", "pleg", "probe", "timer", "unknown"]
+    config_seen: str | None = Field(
+        description="When the kubelet first saw the pod, RFC 3339; of a pass that created it."
+    )
+    config_source: Literal["file", "api", "http"] | None = Field(description="Where it saw it.")
     start: Time
     duration_seconds: Seconds | None
     stages: list[Stage]
@@ -410,6 +414,47 @@ class Overview(Word):
         description="Kind, id, start (Unix microseconds), duration (microseconds, null while open), name (method, "
         "step, kind of finding), status, activity (of a finding its severity, of a step its kind), index into `pods`."
     )
+
+
+class PartStep(Word):
+    """A step within a bar."""
+
+    kind: Literal["shim", "runc", "cni", "exec"]
+    name: str
+    start: Time
+    duration_seconds: Seconds | None
+
+
+class Bar(Word):
+    """One bar of a pod's start."""
+
+    stage: Literal[
+        "seen", "volume", "device", "sandbox", "image", "pull", "create", "start", "hook", "pleg_sight",
+        "first_probe_answered",
+    ] = Field(description="seen: from the kubelet's first sight of the pod to its sandbox.")  # fmt: skip
+    start: Time
+    duration_seconds: Seconds | None
+    what: str
+    status: str | None
+    call: CallId | None
+    steps: list[PartStep]
+
+
+class PodStart(Word):
+    """The latest start of a pod, from the moment the kubelet saw it to the first success of its probe."""
+
+    uid: str
+    start: Time
+    duration_seconds: Seconds
+    config_source: Literal["file", "api", "http"] | None
+    complete: bool
+    stages: list[Bar]
+
+
+class PodStarts(Word):
+    """The latest start of each pod of one name."""
+
+    items: list[PodStart]
 
 
 class Problem(BaseModel):

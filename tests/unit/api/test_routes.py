@@ -180,3 +180,22 @@ def test_the_verdict_and_the_usage_are_what_the_openapi_document_says(get):
         assert sum(item["calls"] for item in usage["items"]) == len(
             [call for call in replayed("truth")["calls"] if call["duration_seconds"] is not None]
         )
+
+
+def test_the_start_of_a_pod_is_a_waterfall_from_its_first_sight_to_its_containers(get):
+    (pod,) = get("/api/v1/pods/default/app1-node1/start")["items"]
+    models.PodStart.model_validate(pod)
+    stages = [bar["stage"] for bar in pod["stages"]]
+    assert stages[:2] == ["seen", "sandbox"]
+    assert {"image", "create", "start", "pleg_sight"} <= set(stages)
+    assert pod["config_source"] == "file"
+    starts = [bar["start"] for bar in pod["stages"]]
+    assert starts == sorted(starts)
+    calls = {call["id"]: call for call in replayed("truth")["calls"]}
+    for bar in pod["stages"]:
+        if bar["call"]:
+            assert calls[bar["call"]]["pod"]["uid"] == pod["uid"]
+
+
+def test_a_pod_whose_start_is_not_kept_is_said_to_have_none(get):
+    assert "no start" in get("/api/v1/pods/default/nobody/start", expect=404)["detail"]
