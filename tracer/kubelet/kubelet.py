@@ -198,7 +198,8 @@ class Kubelet:
         if method == "ImageFsInfo" and not self._starting:
             return self._waiting(call, time) or self._new(ImageFsRun(call))
         if method == "ContainerStatus":
-            return self._waiting(call, time) or self._new(RemovalRun(call))
+            beside = any(isinstance(run, (Sweep, ImagesRun, RelistRun)) for run in self._runs)
+            return self._waiting(call, time) or self._new(RemovalRun(call, beside=beside))
         if method == "ImageStatus":
             return self._place_image(call, changed)
         if method == "ExecSync":

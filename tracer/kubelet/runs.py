@@ -127,10 +127,15 @@ class RemovalRun(Run):
     """Removal of one dead container: its status once or twice, then RemoveContainer (`pod_container_deletor.go`).
 
     The status of one container alone is what a request for its logs asks, with `-f` once a second
-    (`kuberuntime_container.go:GetContainerLogs`, `logs.go:isContainerRunning`).
+    (`kuberuntime_container.go:GetContainerLogs`, `logs.go:isContainerRunning`). `beside`: other runs that ask for
+    status were under way, so that it may be theirs.
     """
 
     prefix = "d"
+
+    def __init__(self, call: CriCall, *, beside: bool = False) -> None:
+        super().__init__(call)
+        self._beside = beside
 
     def wants(self, call: CriCall) -> bool:
         if call.container_id != self.calls[0].container_id or self.calls[-1].asks == "RemoveContainer":
@@ -153,7 +158,9 @@ class RemovalRun(Run):
     @property
     def asks_only(self) -> bool:
         """It asked for the status of a container that is there, and for nothing else."""
-        return all(call.asks == "ContainerStatus" and call.rpc.status == "OK" for call in self.calls)
+        return not self._beside and all(
+            call.asks == "ContainerStatus" and call.rpc.status == "OK" for call in self.calls
+        )
 
 
 def unfiltered(call: CriCall) -> bool:

@@ -56,6 +56,7 @@ class Script:
         rpc.path = f"/runtime.v1.RuntimeService/{method}"
         rpc.request_bytes = facts.pop("size", 7)  # a list with an empty filter
         rpc.deadline_ns = facts.pop("deadline", None)
+        rpc.trace = facts.pop("trace", None)
         call = CriCall(rpc, "runtime.v1.RuntimeService", method, "v1", "header")
         answer = {name: facts.pop(name) for name in ("sandboxes", "containers") if name in facts}
         for name, value in facts.items():
