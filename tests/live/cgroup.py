@@ -19,7 +19,12 @@ class Cgroup:
 
     def __init__(self, controller: str, path: str) -> None:
         self.path = path
+        self._controller = controller
         self.directory = (ROOT if UNIFIED else ROOT / controller) / path.lstrip("/")
+
+    def up(self) -> "Cgroup":
+        """The one around it."""
+        return Cgroup(self._controller, self.path.rpartition("/")[0])
 
     def set(self, name: str, value: str) -> None:
         old, spelt = _FILES[name]
