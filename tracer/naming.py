@@ -42,6 +42,7 @@ class Entry:
     method: str | None = None
     spoiled: bool = False
     calls: deque[CriCall] = field(default_factory=lambda: deque(maxlen=MAX_HELD))
+    idents: deque[tuple[CriCall, str]] = field(default_factory=lambda: deque(maxlen=MAX_HELD))  # asked for one id only
 
 
 @dataclass(slots=True)
@@ -122,9 +123,12 @@ class Naming:
             slot = (call.rpc.peer.connection, old)
             entry = self._entry(slot)
             entry.calls.append(call)
+            ident = only_id(request) if request is not None and entry.method is None else None
+            if ident is not None:
+                entry.idents.append((call, ident))
             if request is not None and not entry.spoiled:
                 if entry.method is None:
-                    self._look(call, slot, entry, runtime, request, response, changed)
+                    self._look(call, slot, entry, runtime, request, response, ident, changed)
                 elif contradicts(entry.method, request):
                     self._withdraw(slot, entry, changed)
         return changed
@@ -156,6 +160,7 @@ class Naming:
         runtime: _Runtime,
         request: bytes,
         response: bytes | None,
+        ident: str | None,
         changed: list[Slot],
     ) -> None:
         if response is None or len(response) > MAX_MESSAGE:
@@ -173,7 +178,6 @@ class Naming:
         if method is not None:
             self._name(slot, entry, method, changed)
             return
-        ident = only_id(request)
         if ident is not None and not response and _succeeded(call) and call.rpc.end is not None:
             runtime.note(ident, _Change(slot, None, call.rpc.start, call.rpc.end))
 
@@ -188,6 +192,8 @@ class Naming:
             return
         self._named[key] = slot
         entry.method = method
+        for call, ident in entry.idents:
+            _state(call, method, ident)
         self.stats.proven += 1
         changed.append(slot)
 
@@ -200,6 +206,9 @@ class Naming:
         connection, old = slot
         self._named.pop((connection, old.epoch, entry.method or ""), None)
         entry.method = None
+        for call, _ in entry.idents:
+            _state(call, None, None)
+        entry.idents.clear()
         entry.spoiled = True
         self.stats.withdrawn += 1
         changed.append(slot)
@@ -266,6 +275,18 @@ class Naming:
             before[ident] = (state, asked)
             if len(before) > MAX_KNOWN:
                 before.popitem(last=False)
+
+
+_OF_CONTAINERS = frozenset({"StartContainer", "RemoveContainer", "ContainerStatus"})
+_OF_SANDBOXES = frozenset({"StopPodSandbox", "RemovePodSandbox", "PodSandboxStatus"})
+
+
+def _state(call: CriCall, method: str | None, ident: str | None) -> None:
+    """What the id means that a call asked for, whose method is known only now (or no more)."""
+    call.container_id = ident if method in _OF_CONTAINERS else None
+    call.sandbox_id = ident if method in _OF_SANDBOXES else None
+    if method is None:
+        call.pod = call.container = None
 
 
 def _succeeded(call: CriCall) -> bool:

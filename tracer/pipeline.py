@@ -146,7 +146,11 @@ class Pipeline:
                 self._changed(kubelet.streamed(call, event.time), out)
             return
         if isinstance(event, Named):
-            self._show_again(call, out)
+            kubelet = self._kubelet_of(call)
+            if kubelet is None:
+                self._show_again(call, out)
+            else:
+                self._changed(kubelet.named(call), out)
             return
         if isinstance(event, Sent):
             self._open[call.id] = call

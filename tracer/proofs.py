@@ -261,8 +261,13 @@ _REQUESTS: dict[str, Any] = {
 }
 
 
+_ONLY_ID_BYTES = 66  # a tag, a length, 64 digits
+
+
 def only_id(request: bytes) -> str | None:
     """The id, when the request is {1: id} and nothing else, as StartContainer's and RemovePodSandbox's are."""
+    if len(request) != _ONLY_ID_BYTES:
+        return None
     message = strictly(api_pb2.StartContainerRequest, request)
     found = None if message is None else ID.fullmatch(message.container_id)
     return found[0] if found else None

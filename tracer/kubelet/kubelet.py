@@ -1,5 +1,6 @@
 """One kubelet: sorts its calls into relists, sync passes and other runs."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,9 @@ from tracer.kubelet.stats import ImageFsRun, StatsPasses, before
 from tracer.kubelet.sweeps import STATS, Sweep
 from tracer.kubelet.telling import Calls, Telling, Told
 from tracer.kubelet.workers import LOSS_DOUBT_NS, Workers
+
+MAX_REMOVALS = 256
+"""Removals remembered whose last call had no name yet: a node removes some dozens at once."""
 
 EXPIRE_EVERY_NS = 10_000_000
 """How often runs are looked through for those that fell silent: well below their patience."""
@@ -54,7 +58,8 @@ class Kubelet:
         self._run_of: dict[str, Run] = {}  # of open calls
         self._telling = Telling()
         self._exec: tuple[HousekeepingRun, CriCall] | None = None  # the latest ExecSync that a request seemed to make
-        self._removals = True  # RemoveContainer would be known by its name
+        self._named_removals = True  # RemoveContainer would be known by its name
+        self._removals: deque[RemovalRun] = deque(maxlen=MAX_REMOVALS)  # that seemed to remove nothing
         self._expired_at = 0
         self._streamed = 0  # events of GetContainerEvents streams so far
 
@@ -117,7 +122,9 @@ class Kubelet:
         if call.method == "GetContainerEvents":
             self._stream.ended(call.id)
         run = self._run_of.pop(call.id, None)
-        self._removals = call.method == "RemoveContainer" or (self._removals and call.method_source == "header")
+        self._named_removals = call.method == "RemoveContainer" or (
+            self._named_removals and call.method_source == "header"
+        )
         if run is None:
             self._telling.show(changed.calls, call, alone(call, starting=self._starting), None)
             self._starting = self._starting and call.method != "Status"
@@ -149,12 +156,18 @@ class Kubelet:
     def named(self, call: CriCall) -> Changed:
         """`call` is over and got its method (or lost it) only now: what it was, as far as that still shows."""
         changed = Changed()
-        run = self._workers.of_start(call)
+        told = self._telling.known(call)
+        run = self._workers.of_late(call) if told is None or told[1] is None else None
+        removal = next((old for old in self._removals if old.precedes(call)), None)
         if run is not None:
             run.sent(call)
             run.done(call, call.rpc.end or call.rpc.start)
-            self._telling.show(changed.calls, call, run.kind_of(call), run.id)
             self._workers.close(run, changed.passes)
+            self._telling.show_run(changed.calls, run)
+        elif removal is not None:
+            self._removals.remove(removal)
+            removal.sent(call)
+            self._telling.show_run(changed.calls, removal)
         else:
             self._telling.show(changed.calls, call, *self.activity_of(call))
         return changed
@@ -457,6 +470,8 @@ class Kubelet:
         self._runs.remove(run)
         if isinstance(run, RemovalRun) and run.kind == "unknown" and self._sure(run) and run.asks_only:
             run.kind = "exec_api"  # logs
+        elif isinstance(run, RemovalRun) and run.kind == "unknown":
+            self._removals.append(run)
         if run.kind == "stats":
             self.stats.over(run)
         if not isinstance(run, RelistRun) and run.late:
@@ -465,4 +480,4 @@ class Kubelet:
     def _sure(self, run: Run) -> bool:
         """Whether no run can have begun before the tracer, or in a gap, that `run` is only the rest of."""
         begun = run.calls[0].rpc.start
-        return self._former is not None and self._removals and begun - self._workers.lost_at >= LOSS_DOUBT_NS
+        return self._former is not None and self._named_removals and begun - self._workers.lost_at >= LOSS_DOUBT_NS

@@ -155,6 +155,12 @@ class RemovalRun(Run):
         elif call.asks == "RemoveContainer":
             self.over = True
 
+    def precedes(self, call: CriCall) -> bool:
+        """Whether `call`, which got its name later, is what its status calls led to."""
+        last = self.calls[-1]
+        same = call.asks == "RemoveContainer" and last.container_id == call.container_id and last.asks != call.asks
+        return same and 0 <= call.rpc.start - (last.rpc.end or last.rpc.start) <= NEXT_NS
+
     @property
     def asks_only(self) -> bool:
         """It asked for the status of a container that is there, and for nothing else."""

@@ -95,14 +95,21 @@ class Workers:
         chosen = near or waiting
         return chosen[0] if len(chosen) == 1 else None
 
-    def of_start(self, call: CriCall) -> SyncRun | None:
-        """The pass that waited for this start of a container, which got its name only after it was over."""
+    def of_late(self, call: CriCall) -> SyncRun | None:
+        """The pass that `call`, which got its name only after it was over, can only belong to.
+
+        The start of the container that was created last, or the stop of the sandbox right behind its last container's.
+        """
         run = self._passes.get(call.pod.uid) if call.pod else None
-        if run is None or not run.calls or call.asks != "StartContainer":
+        if run is None or not run.calls or run.open:
             return None
         last = run.calls[-1]
-        waited = last.asks == "CreateContainer" and last.container_id == call.container_id is not None
-        return run if waited and call.rpc.start >= (last.rpc.end or 0) else None
+        gap = call.rpc.start - (last.rpc.end or 0)
+        if call.asks == "StartContainer":
+            waits = last.asks == "CreateContainer" and last.container_id == call.container_id and gap >= 0
+        else:
+            waits = call.asks == "StopPodSandbox" and last.asks == "StopContainer" and 0 <= gap <= NEXT_NS
+        return run if waits else None
 
     def _relisted_between(self, uid: str, after: int, before: int) -> bool:
         """A pod worker waits for a relist that began after its last pass (`podWorkerLoop`, `GetNewerThan`)."""

@@ -65,6 +65,18 @@ class Script:
         self._note(self.kubelet.sent(call))
         return call
 
+    def unnamed(self) -> CriCall:
+        """A request at `now` whose method is not on the wire: nobody is told that it was sent."""
+        self.stream += 2
+        rpc = Call(PEER, self.stream, self.now)
+        rpc.request_bytes = 71
+        self.answers[rpc.id] = {}
+        return CriCall(rpc, None, None, None, "unknown")
+
+    def named(self, call: CriCall) -> None:
+        """A call that is over got its method now."""
+        self._note(self.kubelet.named(call))
+
     def answer(self, call: CriCall, status: str | None = "OK", ended_by: str = "server") -> None:
         """The answer is read at `now`."""
         call.rpc.status, call.rpc.ended_by, call.rpc.end = status, ended_by, self.now
