@@ -29,6 +29,7 @@ class Old:
         for path in paths:
             self.talk.call(path)
         self.joined = len(self.talk.records)
+        self.ids: dict[int, tuple[str | None, str | None]] = {}  # stream -> container, sandbox, as last shown
 
     def call(self, path: str, request=None, answer=None, **options) -> None:
         assert path in self.paths, "a path not sent before would be a literal"
@@ -46,6 +47,7 @@ class Old:
             for item in cri.feed(event):
                 if isinstance(item, (Done, Named)):
                     found[item.call.rpc.stream] = (item.call.method, item.call.method_source)
+                    self.ids[item.call.rpc.stream] = (item.call.container_id, item.call.sandbox_id)
         self.stats = cri.stats
         return found
 
@@ -192,6 +194,34 @@ def test_stop_and_removal_of_a_sandbox_are_told_by_their_order():
     old.call(paths[2], v1.RemovePodSandboxRequest(pod_sandbox_id=SANDBOX))
     old.call(paths[0], all_, sandboxes((OTHER, 0)))
     assert old.methods() == ["ListPodSandbox", "StopPodSandbox", "RemovePodSandbox", "ListPodSandbox"]
+
+
+def test_calls_named_afterwards_have_the_id_they_asked_for():
+    """Each of these asks for one id; only the name tells whether it is a container's or a sandbox's."""
+    names = ("ListContainers", "ListPodSandbox", "StartContainer", "StopPodSandbox", "RemovePodSandbox")
+    lists, pods, start, stop, remove = paths = [RUNTIME + name for name in names]
+    old = Old(*paths)
+    old.call(lists, v1.ListContainersRequest(filter={}), containers((CONTAINER, 0)))
+    old.call(pods, v1.ListPodSandboxRequest(filter={}), sandboxes((SANDBOX, 1), (OTHER, 0)))
+    old.call(start, v1.StartContainerRequest(container_id=CONTAINER))
+    old.call(stop, v1.StopPodSandboxRequest(pod_sandbox_id=SANDBOX))
+    old.call(remove, v1.RemovePodSandboxRequest(pod_sandbox_id=SANDBOX))
+    old.call(lists, v1.ListContainersRequest(filter={}), containers((CONTAINER, 1)))
+    old.call(pods, v1.ListPodSandboxRequest(filter={}), sandboxes((OTHER, 0)))
+    assert old.methods() == [*names[:2], *names[2:], *names[:2]]
+    assert [ids for _, ids in sorted(old.ids.items())][2:5] == [(CONTAINER, None), (None, SANDBOX), (None, SANDBOX)]
+
+
+def test_a_call_whose_name_is_taken_back_has_no_id_either():
+    lists, start = RUNTIME + "ListContainers", RUNTIME + "StartContainer"
+    old = Old(lists, start)
+    old.call(lists, v1.ListContainersRequest(filter={}), containers((CONTAINER, 0)))
+    old.call(start, v1.StartContainerRequest(container_id=CONTAINER))
+    old.call(lists, v1.ListContainersRequest(filter={}), containers((CONTAINER, 1)))
+    assert old.methods()[1] == "StartContainer"
+    old.call(start, v1.StopContainerRequest(container_id=CONTAINER, timeout=30))
+    assert old.methods()[1] is None
+    assert sorted(old.ids.items())[1][1] == (None, None)
 
 
 def test_a_sandbox_that_vanished_after_one_unknown_call_names_nothing():
