@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -235,3 +237,118 @@ def test_two_sources_at_once_do_not_disturb_each_other(tmp_path):
             told = data(one.drain()), data(two.drain())
     assert [len({each.connection for each in records}) for records in told] == [2, 1]
     assert not {each.connection for each in told[0]} & {each.connection for each in told[1]}, "ids differ between runs"
+
+
+def test_both_ends_that_begin_at_the_same_moment_are_admitted(tmp_path):
+    """Each makes what is kept of the server's end; the kernel refuses the one that comes second."""
+    connections = 500
+    with traced([f"{tmp_path}/s.sock"]) as source, Server(tmp_path / "s.sock") as server:
+        for _ in range(connections):
+            client, served = server.connect()
+            with client, served:
+                begin = threading.Barrier(2)
+                answering = threading.Thread(target=lambda end=served, at=begin: (at.wait(), end.send(b"a")))
+                answering.start()
+                begin.wait()
+                client.send(b"q")
+                answering.join()
+                client.recv(1)
+                served.recv(1)
+        records = source.drain()
+        counters = source.counters()
+    assert counters["refused"] == counters["lost_records"] == 0
+    assert Counter((each.side, each.direction) for each in data(records)) == {
+        (side, direction): connections for side in ("client", "server") for direction in ("send", "recv")
+    }
+
+
+def test_a_descriptor_used_again_is_another_connection(tmp_path):
+    with traced([f"{tmp_path}/s.sock"]) as source, Server(tmp_path / "s.sock") as server:
+        for text in (b"one", b"another"):
+            client, served = server.connect()
+            with client, served:
+                client.send(text)
+                served.recv(10)
+        told = [each for each in data(source.drain()) if each.direction == "send"]
+    first, second = told
+    assert first.fd == second.fd
+    assert first.connection != second.connection
+    assert [(each.offset, each.data) for each in told] == [(0, b"one"), (0, b"another")]
+
+
+def test_a_connection_goes_with_its_descriptor_when_that_is_duplicated_or_inherited(tmp_path):
+    with traced([f"{tmp_path}/s.sock"]) as source, Server(tmp_path / "s.sock") as server:
+        client, served = server.connect()
+        with client, served, client.dup() as other:
+            client.send(b"a")
+            other.send(b"b")
+            child = subprocess.Popen(
+                [sys.executable, "-c", f"import os; os.write({client.fileno()}, b'c')"], pass_fds=[client.fileno()]
+            )
+            child.wait()
+            assert served.recv(3) == b"abc"
+            sent = [each for each in data(source.drain()) if each.direction == "send"]
+            numbers = [client.fileno(), other.fileno(), client.fileno()]
+    assert len({each.connection for each in sent}) == 1
+    assert [(each.offset, each.fd, each.pid) for each in sent] == [
+        (offset, number, pid)
+        for offset, (number, pid) in enumerate(zip(numbers, [os.getpid(), os.getpid(), child.pid], strict=True))
+    ]
+
+
+LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
+
+
+def started_as(pid: int, command: list[str]) -> subprocess.Popen[bytes] | None:
+    """The command under a process id that is free; None when another process was faster."""
+    LAST_PID.write_text(str(pid - 1))
+    process = subprocess.Popen(command)
+    if process.pid == pid:
+        return process
+    process.kill()
+    process.wait()
+    return None
+
+
+@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="process ids cannot be chosen (CONFIG_CHECKPOINT_RESTORE)")
+def test_a_process_id_used_again_has_the_name_of_its_new_program_and_new_connections(tmp_path):
+    program = (
+        "import socket, sys; open('/proc/self/comm', 'w').write(sys.argv[2]); s = socket.socket(socket.AF_UNIX); "
+        "s.connect(sys.argv[1]); s.send(sys.argv[2].encode()); s.recv(1)"
+    )
+    records = []
+    with traced([f"{tmp_path}/s.sock"]) as source, Server(tmp_path / "s.sock") as server:
+
+        def served(client: subprocess.Popen[bytes]) -> None:
+            with server.listener.accept()[0] as end:
+                end.recv(100)
+                end.send(b"x")
+                client.wait()
+            records.extend(source.drain())
+
+        command = [sys.executable, "-c", program, server.address]
+        first = subprocess.Popen([*command, "first"])
+        served(first)
+        second = next(filter(None, (started_as(first.pid, [*command, "second"]) for _ in range(50))))
+        served(second)
+    clients = [each for each in opened(records) if each.side == "client"]
+    assert [(each.pid, each.comm) for each in clients] == [(first.pid, "first"), (first.pid, "second")]
+    assert len({each.connection for each in clients}) == 2
+    assert [(each.comm, each.data) for each in data(records) if (each.side, each.direction) == ("client", "send")] == [
+        ("first", b"first"),
+        ("second", b"second"),
+    ]
+
+
+def test_var_run_and_run_are_one(tmp_path):
+    """Runtimes bind the one, kubelets are told the other; what is shown is what was bound."""
+    directory = Path(tempfile.mkdtemp(prefix="criscope-", dir="/run"))
+    try:
+        for wanted, bound in (("", "/var"), ("/var", "")):
+            path = f"{bound}{directory}/s.sock"
+            with traced([f"{wanted}{directory}/s.sock"]) as source, Server(path) as server:
+                exchange(server, f"{wanted}{directory}/s.sock")
+                assert paths(source) == {path}
+            Path(path).unlink()
+    finally:
+        shutil.rmtree(directory)
