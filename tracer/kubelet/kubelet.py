@@ -60,6 +60,7 @@ class Kubelet:
         self._exec: tuple[HousekeepingRun, CriCall] | None = None  # the latest ExecSync that a request seemed to make
         self._named_removals = True  # RemoveContainer would be known by its name
         self._removals: deque[RemovalRun] = deque(maxlen=MAX_REMOVALS)  # that seemed to remove nothing
+        self._stops: deque[CriCall] = deque(maxlen=MAX_REMOVALS)  # of sandboxes, named later, whose is not known
         self._expired_at = 0
         self._streamed = 0  # events of GetContainerEvents streams so far
 
@@ -170,6 +171,13 @@ class Kubelet:
             self._telling.show_run(changed.calls, removal)
         else:
             self._telling.show(changed.calls, call, *self.activity_of(call))
+            if call.asks == "StopPodSandbox":
+                self._stops.append(call)
+        if call.asks == "RemovePodSandbox":
+            for stop in [stop for stop in self._stops if stop.sandbox_id == call.sandbox_id]:
+                # The kubelet removes what it has just stopped (`kuberuntime_gc.go:removeSandbox`).
+                if 0 <= call.rpc.start - (stop.rpc.end or 0) <= NEXT_NS:
+                    self._telling.show(changed.calls, stop, "sandbox_gc", None)
         return changed
 
     def tick(self, now: int) -> Changed:

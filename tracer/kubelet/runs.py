@@ -157,9 +157,10 @@ class RemovalRun(Run):
 
     def precedes(self, call: CriCall) -> bool:
         """Whether `call`, which got its name later, is what its status calls led to."""
-        last = self.calls[-1]
-        same = call.asks == "RemoveContainer" and last.container_id == call.container_id and last.asks != call.asks
-        return same and 0 <= call.rpc.start - (last.rpc.end or last.rpc.start) <= NEXT_NS
+        if call.asks != "RemoveContainer" or call.container_id != self.calls[0].container_id:
+            return False
+        ends = [each.rpc.end for each in self.calls if each.rpc.end is not None]
+        return any(0 <= call.rpc.start - end <= NEXT_NS for end in ends)
 
     @property
     def asks_only(self) -> bool:

@@ -85,7 +85,7 @@ class Script:
             setattr(call, name, value)
         self._note(self.kubelet.done(call))
 
-    def call(self, method: str, lasts: int = MS, status: str = "OK", **facts: object) -> CriCall:
+    def call(self, method: str, lasts: int = MS, status: str | None = "OK", **facts: object) -> CriCall:
         """One whole call, then the gap."""
         call = self.send(method, **facts)
         self.now += lasts

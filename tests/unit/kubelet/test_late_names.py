@@ -118,6 +118,28 @@ def test_a_removal_that_is_named_later_tells_what_the_looks_before_it_were():
     assert len({script.activity[call.id][1] for call in (*looks, removal)}) == 1
 
 
+def test_a_look_that_found_nothing_any_more_belongs_to_the_same_removal():
+    """The container was queued for its removal twice."""
+    script = Script()
+    script.relist(*A)
+    looks = [script.call("ContainerStatus", container_id="x", pod=pod("a")) for _ in range(2)]
+    removal = nameless(script)
+    looks.append(script.call("ContainerStatus", container_id="x", pod=pod("a"), status=None))
+    script.wait(S)
+    name(script, removal, "RemoveContainer", container_id="x", pod=pod("a"))
+    assert {script.activity[call.id][0] for call in (*looks, removal)} == {"container_gc"}
+
+
+def test_the_stop_right_before_a_sandboxs_removal_is_garbage_collections():
+    script = Script()
+    script.relist(*A)
+    early, stop, removal = nameless(script), nameless(script), nameless(script)
+    name(script, early, "StopPodSandbox", pod=pod("a"), sandbox_id="b-s0")
+    name(script, stop, "StopPodSandbox", pod=pod("a"), sandbox_id="a-s0")
+    name(script, removal, "RemovePodSandbox", pod=pod("a"), sandbox_id="a-s0")
+    assert [script.activity[call.id][0] for call in (early, stop, removal)] == ["unknown", "sandbox_gc", "sandbox_gc"]
+
+
 @pytest.mark.parametrize(
     ("method", "kind"),
     [
