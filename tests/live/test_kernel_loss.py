@@ -97,6 +97,41 @@ def test_under_pressure_what_was_received_goes_first_and_then_the_tails_of_long_
     assert set(kept["send"][kept["send"].index(4096) :]) == {4096}
 
 
+def test_under_pressure_lists_are_cut_while_headers_and_small_messages_stay_whole(tmp_path):
+    """A call's header block, its short answer and the beginning of a long one are what names it and times it."""
+    headers, small, long = b"h" * 300, b"s" * 2000, b"l" * 200_000
+    with (
+        KernelSource([f"{tmp_path}/s.sock"], ring_bytes=1 << 20, processes=False) as source,
+        Server(tmp_path / "s.sock") as server,
+    ):
+        client, served = server.connect()
+        calls = 40
+        for _ in range(calls):
+            client.send(headers)
+            receive(served, len(headers))
+            served.send(small)
+            receive(client, len(small))
+            push(served, client, long)
+        records = drained(source)
+        counters = source.counters()
+        client.close()
+        served.close()
+    assert counters["lost_records"] == 0
+    kept: dict[int, list[int]] = {}
+    sends: dict[tuple[str, int], tuple[int, int]] = {}
+    for each in data(records):
+        if each.direction == "send":
+            length, told = sends.get((each.side, each.time), (0, 0))
+            sends[each.side, each.time] = length + each.length, told + len(each.data)
+    for length, told in sends.values():
+        kept.setdefault(length, []).append(told)
+    assert kept[len(headers)] == [len(headers)] * calls
+    assert kept[len(small)] == [len(small)] * calls
+    assert len(kept[len(long)]) == calls
+    assert kept[len(long)][0] == len(long)
+    assert set(kept[len(long)][10:]) == {4096}, "lists go, but for their beginning"
+
+
 def test_a_connection_that_could_not_be_announced_is_announced_later(tmp_path):
     with (
         KernelSource([f"{tmp_path}/s.sock"], ring_bytes=4096, processes=False) as source,
