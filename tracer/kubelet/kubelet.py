@@ -1,6 +1,5 @@
 """One kubelet: sorts its calls into relists, sync passes and other runs."""
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,15 +10,13 @@ from tracer.kubelet.passes import CHANGING, SyncPass, SyncRun
 from tracer.kubelet.pleg import STREAMED, PlegEvent
 from tracer.kubelet.probes import ProbeRun, Probes
 from tracer.kubelet.relists import RELIST_PERIOD_NS, Records, Relist, RelistRun
+from tracer.kubelet.removals import RemovalRun, Removals
 from tracer.kubelet.requests import HousekeepingRun
-from tracer.kubelet.runs import NEXT_NS, ImagesRun, RemovalRun, Run, StartupRun, nearest, unfiltered
+from tracer.kubelet.runs import NEXT_NS, ImagesRun, Run, StartupRun, nearest, unfiltered
 from tracer.kubelet.stats import ImageFsRun, StatsPasses, before
 from tracer.kubelet.sweeps import STATS, Sweep
 from tracer.kubelet.telling import Calls, Telling, Told
 from tracer.kubelet.workers import LOSS_DOUBT_NS, Workers
-
-MAX_REMOVALS = 256
-"""Removals remembered whose last call had no name yet: a node removes some dozens at once."""
 
 EXPIRE_EVERY_NS = 10_000_000
 """How often runs are looked through for those that fell silent: well below their patience."""
@@ -59,8 +56,7 @@ class Kubelet:
         self._telling = Telling()
         self._exec: tuple[HousekeepingRun, CriCall] | None = None  # the latest ExecSync that a request seemed to make
         self._named_removals = True  # RemoveContainer would be known by its name
-        self._removals: deque[RemovalRun] = deque(maxlen=MAX_REMOVALS)  # that seemed to remove nothing
-        self._stops: deque[CriCall] = deque(maxlen=MAX_REMOVALS)  # of sandboxes, named later, whose is not known
+        self._removals = Removals()
         self._expired_at = 0
         self._streamed = 0  # events of GetContainerEvents streams so far
 
@@ -129,6 +125,8 @@ class Kubelet:
         if run is None:
             self._telling.show(changed.calls, call, alone(call, starting=self._starting), None)
             self._starting = self._starting and call.method != "Status"
+            if call.asks == "RemovePodSandbox":
+                self._pair(call, changed)
             return changed
         run.done(call, time)
         if call.asks != call.method and call.rpc.status == "UNIMPLEMENTED":
@@ -152,6 +150,8 @@ class Kubelet:
             self._telling.show(changed.calls, call, *told)
         if run.over and run in self._runs:
             self._drop(run, changed)
+        if call.asks == "RemovePodSandbox":
+            self._pair(call, changed)
         return changed
 
     def named(self, call: CriCall) -> Changed:
@@ -159,26 +159,27 @@ class Kubelet:
         changed = Changed()
         told = self._telling.known(call)
         run = self._workers.of_late(call) if told is None or told[1] is None else None
-        removal = next((old for old in self._removals if old.precedes(call)), None)
+        removal = self._removals.completed(call) if run is None else None
         if run is not None:
             run.sent(call)
             run.done(call, call.rpc.end or call.rpc.start)
             self._workers.close(run, changed.passes)
             self._telling.show_run(changed.calls, run)
         elif removal is not None:
-            self._removals.remove(removal)
             removal.sent(call)
             self._telling.show_run(changed.calls, removal)
         else:
             self._telling.show(changed.calls, call, *self.activity_of(call))
-            if call.asks == "StopPodSandbox":
-                self._stops.append(call)
-        if call.asks == "RemovePodSandbox":
-            for stop in [stop for stop in self._stops if stop.sandbox_id == call.sandbox_id]:
-                # The kubelet removes what it has just stopped (`kuberuntime_gc.go:removeSandbox`).
-                if 0 <= call.rpc.start - (stop.rpc.end or 0) <= NEXT_NS:
-                    self._telling.show(changed.calls, stop, "sandbox_gc", None)
+            self._pair(call, changed)
         return changed
+
+    def _pair(self, call: CriCall, changed: Changed) -> None:
+        """A stop of a sandbox that got its name later, with its removal right behind it, is garbage collection's."""
+        pair = self._removals.pair(call)
+        if pair is not None:
+            stop, removal = pair
+            told = self._telling.known(removal)
+            self._telling.show(changed.calls, stop, "sandbox_gc", told[1] if told else None)
 
     def tick(self, now: int) -> Changed:
         """Time passed."""
@@ -479,7 +480,7 @@ class Kubelet:
         if isinstance(run, RemovalRun) and run.kind == "unknown" and self._sure(run) and run.asks_only:
             run.kind = "exec_api"  # logs
         elif isinstance(run, RemovalRun) and run.kind == "unknown":
-            self._removals.append(run)
+            self._removals.looked(run)
         if run.kind == "stats":
             self.stats.over(run)
         if not isinstance(run, RelistRun) and run.late:

@@ -123,53 +123,6 @@ class StartupRun(Run):
             self.late = False
 
 
-class RemovalRun(Run):
-    """Removal of one dead container: its status once or twice, then RemoveContainer (`pod_container_deletor.go`).
-
-    The status of one container alone is what a request for its logs asks, with `-f` once a second
-    (`kuberuntime_container.go:GetContainerLogs`, `logs.go:isContainerRunning`). `beside`: other runs that ask for
-    status were under way, so that it may be theirs.
-    """
-
-    prefix = "d"
-
-    def __init__(self, call: CriCall, *, beside: bool = False) -> None:
-        super().__init__(call)
-        self._beside = beside
-
-    def wants(self, call: CriCall) -> bool:
-        if call.container_id != self.calls[0].container_id or self.calls[-1].asks == "RemoveContainer":
-            return False
-        return call.asks in ("ContainerStatus", "RemoveContainer")
-
-    def sent(self, call: CriCall) -> None:
-        super().sent(call)
-        if call.asks == "RemoveContainer":
-            self.kind = "container_gc"
-
-    def done(self, call: CriCall, time: int) -> None:
-        super().done(call, time)
-        if call.rpc.status == "NOT_FOUND":
-            # Removed already: the deletor's queue held it twice, or GC follows a log's dangling link.
-            self.kind, self.over = "container_gc", True
-        elif call.asks == "RemoveContainer":
-            self.over = True
-
-    def precedes(self, call: CriCall) -> bool:
-        """Whether `call`, which got its name later, is what its status calls led to."""
-        if call.asks != "RemoveContainer" or call.container_id != self.calls[0].container_id:
-            return False
-        ends = [each.rpc.end for each in self.calls if each.rpc.end is not None]
-        return any(0 <= call.rpc.start - end <= NEXT_NS for end in ends)
-
-    @property
-    def asks_only(self) -> bool:
-        """It asked for the status of a container that is there, and for nothing else."""
-        return not self._beside and all(
-            call.asks == "ContainerStatus" and call.rpc.status == "OK" for call in self.calls
-        )
-
-
 def unfiltered(call: CriCall) -> bool:
     """Whether a list request has no filter at all, not even an empty one."""
     return call.rpc.request_bytes <= NO_FILTER_BYTES

@@ -49,9 +49,11 @@ class Sweep(Run):
             return last.container_id == call.container_id and self._state(call) == UNKNOWN_STATE
         if method == "ReopenContainerLog":
             return last.asks == "ContainerStatus" and last.container_id == call.container_id
-        if method == "RemovePodSandbox":
-            return last.sandbox_id == call.sandbox_id
-        return method == "StopPodSandbox" and self.kind == "container_gc" and last.asks in _GC_BEFORE_STOP
+        if method == "RemovePodSandbox" and last.sandbox_id == call.sandbox_id:
+            return True
+        # The stop before a removal may have no name yet.
+        one = method in ("StopPodSandbox", "RemovePodSandbox")
+        return one and self.kind == "container_gc" and last.asks in _GC_BEFORE_STOP
 
     def _wants_status(self, call: CriCall) -> bool:
         """Log rotation asks for running containers, GC for dead ones that it removes."""
