@@ -13,11 +13,12 @@ from tracer.findings.board import LOOK_NS, Board
 from tracer.findings.rules import rules
 from tracer.findings.scene import Scene
 from tracer.identity import Identity
-from tracer.kubelet.kubelet import Changed, Kubelet
+from tracer.kubelet.kubelet import Kubelet
 from tracer.kubelet.passes import SyncPass
 from tracer.kubelet.pleg import PlegEvent
 from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
+from tracer.kubelet.telling import Changed
 from tracer.node import NodeEvent
 from tracer.paths import is_ttrpc
 from tracer.records import Data, Exit, Opened, Record

@@ -1,35 +1,24 @@
 """One kubelet: sorts its calls into relists, sync passes and other runs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from tracer.facts import CriCall, Pod, Scope
 from tracer.kubelet.alone import alone
-from tracer.kubelet.evented import EventStream
 from tracer.kubelet.passes import CHANGING, SyncPass, SyncRun
 from tracer.kubelet.pleg import STREAMED, PlegEvent
 from tracer.kubelet.probes import ProbeRun, Probes
-from tracer.kubelet.relists import RELIST_PERIOD_NS, Records, Relist, RelistRun
+from tracer.kubelet.relists import Relist, RelistRun
 from tracer.kubelet.removals import RemovalRun, Removals
 from tracer.kubelet.requests import HousekeepingRun
+from tracer.kubelet.rhythm import Rhythm
 from tracer.kubelet.runs import NEXT_NS, ImagesRun, Run, StartupRun, nearest, unfiltered
 from tracer.kubelet.stats import ImageFsRun, StatsPasses, before
 from tracer.kubelet.sweeps import STATS, Sweep
-from tracer.kubelet.telling import Calls, Telling, Told
+from tracer.kubelet.telling import Changed, Telling, Told
 from tracer.kubelet.workers import LOSS_DOUBT_NS, Workers
 
 EXPIRE_EVERY_NS = 10_000_000
 """How often runs are looked through for those that fell silent: well below their patience."""
-
-
-@dataclass(slots=True)
-class Changed:
-    """What a step changed: calls with their activity and its id; relists and passes, each shown again as it grows."""
-
-    calls: Calls = field(default_factory=list)
-    relists: list[Relist] = field(default_factory=list)
-    events: list[PlegEvent] = field(default_factory=list)
-    passes: list[SyncPass] = field(default_factory=list)
 
 
 class Kubelet:
@@ -40,20 +29,15 @@ class Kubelet:
     """
 
     def __init__(self, pod_of_seen: Callable[[str], Pod | None], *, fresh: bool) -> None:
-        self.records = Records(known=fresh)
-        self.relist: RelistRun | None = None  # the latest generic one
-        self._former: RelistRun | None = None  # the one before it
-        self.relist_end: int | None = None
-        self.last_listed: int | None = None  # start of the latest generic relist whose lists succeeded
         self.probes = Probes()
         self.stats = StatsPasses()
         self._workers = Workers(self.probes.failed_since)
-        self._stream = EventStream()
-        self._starting = fresh
-        self._pod_of_seen = pod_of_seen
-        self._runs: list[Run] = []
-        self._run_of: dict[str, Run] = {}  # of open calls
         self._telling = Telling()
+        self._runs: list[Run] = []
+        self._rhythm = Rhythm(self._runs, self._telling, self._workers, fresh=fresh)
+        self._starting = fresh  # it asked for the runtime's status not once yet
+        self._pod_of_seen = pod_of_seen
+        self._run_of: dict[str, Run] = {}  # of open calls
         self._exec: tuple[HousekeepingRun, CriCall] | None = None  # the latest ExecSync that a request seemed to make
         self._named_removals = True  # RemoveContainer would be known by its name
         self._removals = Removals()
@@ -63,7 +47,22 @@ class Kubelet:
     @property
     def evented(self) -> bool:
         """Whether the runtime streams its events, so that relists are rare."""
-        return self._stream.in_use
+        return self._rhythm.stream.in_use
+
+    @property
+    def relist(self) -> RelistRun | None:
+        """The latest relist of all pods."""
+        return self._rhythm.latest
+
+    @property
+    def relist_end(self) -> int | None:
+        """When the latest relist of all pods that is over ended."""
+        return self._rhythm.ended
+
+    @property
+    def last_listed(self) -> int | None:
+        """Start of the latest relist of all pods whose lists succeeded."""
+        return self._rhythm.listed
 
     @property
     def lost_at(self) -> int:
@@ -82,7 +81,7 @@ class Kubelet:
         time = call.rpc.start
         self._expire(time, changed)
         if call.method == "GetContainerEvents":
-            self._stream.opened(call.id)
+            self._rhythm.stream.opened(call.id)
         run = self._place(call, time, changed)
         if run is not None:
             kind = run.kind
@@ -93,7 +92,7 @@ class Kubelet:
                 self._runs.remove(run.look)
                 run.calls[:0] = run.look.calls
             if tentative and isinstance(run, RelistRun):
-                self._confirm(run, changed)
+                self._rhythm.confirm(run, changed)
                 self._telling.show_run(changed.calls, run)
             elif run.kind != kind and len(run.calls) > 1 and not run.late:
                 # It turned out to be something else: its earlier calls are shown as part of that.
@@ -117,7 +116,7 @@ class Kubelet:
         changed = Changed()
         time = call.rpc.end or call.rpc.start
         if call.method == "GetContainerEvents":
-            self._stream.ended(call.id)
+            self._rhythm.stream.ended(call.id)
         run = self._run_of.pop(call.id, None)
         self._named_removals = call.method == "RemoveContainer" or (
             self._named_removals and call.method_source == "header"
@@ -131,14 +130,14 @@ class Kubelet:
         run.done(call, time)
         if call.asks != call.method and call.rpc.status == "UNIMPLEMENTED":
             # The runtime does not stream lists: the client asks again, and for lists from then on (`cri-client`).
-            self._withdraw(run)
+            self._rhythm.withdraw(run)
             self._telling.show(changed.calls, call, "startup", None)
             return changed
         if isinstance(run, RelistRun):
             if run.rivalled and run.tentative and run in self._runs:
-                self._give_back(run, changed)
+                self._rhythm.give_back(run, changed)
                 return changed
-            self._relist_done(run, changed)
+            self._rhythm.done(run, changed)
         elif isinstance(run, SyncRun) and run.complete:
             self._workers.close(run, changed.passes)
         elif isinstance(run, ProbeRun):
@@ -213,7 +212,7 @@ class Kubelet:
         if method in STATS:
             if call.sandbox_id and call.pod:  # of one pod, before its memory limit is lowered
                 return self._workers.run(call, call.pod, changed.passes)
-            self._untangle(call, changed)
+            self._rhythm.untangle(call, changed)
             return self._waiting(call, time)
         if method == "ListImages":
             return self._new(ImagesRun(call))
@@ -229,7 +228,7 @@ class Kubelet:
         if method == "PortForward":
             return self._place_forward(call, time, changed)
         if method == "StopPodSandbox":
-            self._untangle(call, changed)
+            self._rhythm.untangle(call, changed)
         waiting = self._waiting(call, time)
         if waiting is None and method == "PodSandboxStatus" and self.relist is not None and self.relist.again(call):
             return self.relist
@@ -258,17 +257,16 @@ class Kubelet:
         if call.scope is Scope.READY:
             return waiting or self._new(HousekeepingRun(call))
         if call.scope is Scope.POD:
-            return waiting or self._new(RelistRun(call, self.records))
+            return waiting or self._new(RelistRun(call, self._rhythm.records))
         if call.scope is not Scope.ALL:
             return None
-        if unfiltered(call) and self._filters:
+        if unfiltered(call) and self._rhythm.filters:
             return self._new(StartupRun(call))
         if isinstance(waiting, Sweep):
             rival = nearest([run for run in self._runs if isinstance(run, ImagesRun)], call, time)
             waiting.rival = rival if isinstance(rival, ImagesRun) else None
-        if self._relist_due(call, time, changed):
-            return self._new_relist(RelistRun(call, self.records, tentative=waiting), changed)
-        return waiting or self._new(StartupRun(call))
+        relist = self._rhythm.begin(call, waiting, changed)
+        return relist or waiting or self._new(StartupRun(call))
 
     def _place_container_list(self, call: CriCall, time: int, changed: Changed) -> Run | None:
         waiting = self._waiting(call, time)
@@ -363,107 +361,13 @@ class Kubelet:
             call.pod = run.pod
         return run
 
-    # relists
-
-    @property
-    def _filters(self) -> bool | None:
-        """Whether its relists list sandboxes with a filter, though an empty one: from 1.36 on. None: not known."""
-        listed = self.relist.relist.list_sandboxes if self.relist is not None else None
-        return None if listed is None or not listed.rpc.complete else not unfiltered(listed)
-
-    def _relist_due(self, call: CriCall, time: int, changed: Changed) -> bool:
-        """Whether a generic relist can start now: none runs, and the last ended a period ago."""
-        last = self.relist
-        if last is None:
-            return True
-        if self._filters is unfiltered(call):
-            return False
-        if not last.over:
-            owed = self._stream.relist_owed and last.listed_at is not None
-            if last.open or last.ready is None or (time - last.ready < RELIST_PERIOD_NS and not owed):
-                return False
-            last.supersede(last.ready)
-            self._relist_done(last, changed)
-            self._drop(last, changed)
-        return self.relist_end is None or time - self.relist_end >= RELIST_PERIOD_NS or self._stream.relist_owed
-
-    def _new_relist(self, run: RelistRun, changed: Changed) -> Run:
-        if run.tentative is None:
-            self._confirm(run, changed)
-            changed.relists.append(run.relist)
-        self._runs.append(run)
-        return run
-
-    def _confirm(self, run: RelistRun, changed: Changed) -> None:
-        """It is a relist, and the latest one; lists that might have been one at the same time are others'."""
-        for other in self._tentative():
-            if other is not run and other.ready is not None:
-                self._give_back(other, changed)
-            elif other is not run:
-                other.rivalled = True
-        if self.relist is not None:
-            run.relist.interval = run.relist.start - self.relist.relist.start
-        self._stream.relisted()
-        self._former, self.relist = self.relist, run
-
-    def _untangle(self, call: CriCall, changed: Changed) -> None:
-        """A sandbox list taken for a relist's, with a request behind it that only the other run makes: it was that's.
-
-        A stats request, or the stop of a sandbox that the list shows as not ready: garbage collection.
-        """
-        for run in self._tentative():
-            listed = run.calls[0].sandboxes or ()
-            dead = any(item.id == call.sandbox_id and not item.ready for item in listed)
-            if run.ready is not None and (call.method != "StopPodSandbox" or dead):
-                self._give_back(run, changed)
-
-    def _withdraw(self, run: Run) -> None:
-        if run in self._runs:
-            self._runs.remove(run)
-        if self.relist is run:
-            self.relist = self._former
-
-    def _tentative(self) -> list[RelistRun]:
-        return [run for run in self._runs if isinstance(run, RelistRun) and run.tentative]
-
-    def _give_back(self, run: RelistRun, changed: Changed) -> None:
-        other, first = run.tentative, run.calls[0]
-        assert other is not None
-        assert run.ready is not None
-        self._runs.remove(run)
-        other.sent(first)
-        other.done(first, run.ready)
-        if not other.late:
-            self._telling.show(changed.calls, first, other.kind_of(first), other.id)
-
-    def _relist_done(self, run: RelistRun, changed: Changed) -> None:
-        relist = run.relist
-        if run.listed_at is not None and not run.noted:
-            run.noted = True
-            if run.uid is None:
-                self.last_listed = relist.start
-            self._workers.listed(relist.start, run.listed_at, run.uid, changed.passes)
-        new = relist.events[run.given :]
-        run.given = len(relist.events)
-        changed.events += new
-        self._workers.told(new)
-        if run.over:
-            if relist.kind == "generic":
-                self.relist_end = relist.end
-            changed.relists.append(relist)
-
     # runs that are over
 
     def _expire(self, now: int, changed: Changed) -> None:
         if now - self._expired_at < EXPIRE_EVERY_NS:
             return
         self._expired_at = now
-        held: list[Run | None] = []  # runs whose next call a tentative relist has, or another run may be
-        for relist in self._tentative():
-            if relist.ready is not None and now - relist.ready > NEXT_NS:
-                self._give_back(relist, changed)
-            else:
-                held.append(relist.tentative)
+        held: list[Run | None] = [*self._rhythm.expire(now, changed)]
         held += [run.look for run in self._runs if isinstance(run, Sweep) and run.kind == "unknown"]
         for run in list(self._runs):
             if run in held:
@@ -471,7 +375,7 @@ class Kubelet:
             run.expire(now)
             if run.over:
                 if isinstance(run, RelistRun):
-                    self._relist_done(run, changed)
+                    self._rhythm.done(run, changed)
                 self._drop(run, changed)
         self._workers.expire(now, changed.passes)
 
@@ -489,4 +393,6 @@ class Kubelet:
     def _sure(self, run: Run) -> bool:
         """Whether no run can have begun before the tracer, or in a gap, that `run` is only the rest of."""
         begun = run.calls[0].rpc.start
-        return self._former is not None and self._named_removals and begun - self._workers.lost_at >= LOSS_DOUBT_NS
+        return (
+            self._rhythm.former is not None and self._named_removals and begun - self._workers.lost_at >= LOSS_DOUBT_NS
+        )

@@ -26,6 +26,7 @@ class Sweep(Run):
         super().__init__(call)
         self.look = look
         self.lists = 0
+        self._states: dict[str, int] | None = None  # of the containers in its list
         self.rival: ImagesRun | None = None
 
     def wants(self, call: CriCall) -> bool:
@@ -71,8 +72,9 @@ class Sweep(Run):
 
     def _state(self, call: CriCall) -> int | None:
         """State of the call's container when the run listed it."""
-        listed = self.calls[0].containers or ()
-        return next((item.state for item in listed if item.id == call.container_id), None)
+        if self._states is None:
+            self._states = {item.id: item.state for item in self.calls[0].containers or ()}
+        return self._states.get(call.container_id or "")
 
     def sent(self, call: CriCall) -> None:
         super().sent(call)

@@ -1,8 +1,12 @@
-"""Telling: which activity each call was told to be, also long after it was over."""
+"""Telling: what a step changed, and which activity each call was told to be, also long after it was over."""
 
 from collections import OrderedDict
+from dataclasses import dataclass, field
 
 from tracer.facts import CriCall
+from tracer.kubelet.passes import SyncPass
+from tracer.kubelet.pleg import PlegEvent
+from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind, Run
 
 MAX_TOLD = 16_384
@@ -14,6 +18,16 @@ Told = tuple[ActivityKind, str | None]
 
 Calls = list[tuple[CriCall, ActivityKind, str | None]]
 """Calls with what they are told to be."""
+
+
+@dataclass(slots=True)
+class Changed:
+    """What a step changed: calls with their activity and its id; relists and passes, each shown again as it grows."""
+
+    calls: Calls = field(default_factory=list)
+    relists: list[Relist] = field(default_factory=list)
+    events: list[PlegEvent] = field(default_factory=list)
+    passes: list[SyncPass] = field(default_factory=list)
 
 
 class Telling:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from tracer.facts import Container, CriCall, ListedContainer, ListedSandbox, Pod, Scope
-from tracer.kubelet.kubelet import Changed, Kubelet
+from tracer.kubelet.kubelet import Kubelet
+from tracer.kubelet.telling import Changed
 from tracer.rpc import Call
 from tracer.streams import Peer
 
