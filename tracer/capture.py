@@ -14,6 +14,7 @@ from typing import IO, Any, Self, TypeVar
 from pydantic_core import from_json
 
 from tracer.errors import CaptureError
+from tracer.pieces import Pieces
 from tracer.records import Closed, Data, Exec, Exit, Lost, OomKill, Opened, Record
 
 T = TypeVar("T")
@@ -39,6 +40,27 @@ LEVEL = 3
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
+def header(realtime_offset_ns: int) -> bytes:
+    """The first line of a capture."""
+    head = {"format": FORMAT, "version": VERSION, "clock": "CLOCK_MONOTONIC ns"}
+    return encoded({**head, "realtime_offset_ns": realtime_offset_ns}) + b"\n"
+
+
+def line(record: Record) -> bytes:
+    """A record's line."""
+    return encoded(fields(record)) + b"\n"
+
+
+def fields(record: Record) -> dict[str, Any]:
+    """The keys of a record's line and their values."""
+    return _WRITERS[type(record)](record)
+
+
+def encoded(line: dict[str, Any]) -> bytes:
+    """A line without its end, in ASCII."""
+    return _encode(line).encode()
+
+
 class CaptureWriter:
     """Writes records to a new capture, readable by its owner only; `records` and `bytes` count what was written.
 
@@ -54,8 +76,7 @@ class CaptureWriter:
         self._zip = zlib.compressobj(LEVEL, zlib.DEFLATED, zlib.MAX_WBITS | 16)
         self._flushed = time.monotonic()
         self._pending = False
-        head = {"format": FORMAT, "version": VERSION, "clock": "CLOCK_MONOTONIC ns"}
-        self._line({**head, "realtime_offset_ns": realtime_offset_ns})
+        self._line(header(realtime_offset_ns))
         self.flush()
 
     def _create(self, *, overwrite: bool) -> IO[bytes]:
@@ -79,7 +100,7 @@ class CaptureWriter:
         self.close()
 
     def write(self, record: Record) -> None:
-        self._line(_WRITERS[type(record)](record))
+        self._line(line(record))
         self.records += 1
         self.tick()
 
@@ -100,8 +121,8 @@ class CaptureWriter:
             self._put(self._zip.flush())
             self._file.close()
 
-    def _line(self, line: dict[str, Any]) -> None:
-        self._put(self._zip.compress(_encode(line).encode() + b"\n"))
+    def _line(self, text: bytes) -> None:
+        self._put(self._zip.compress(text))
         self._pending = True
 
     def _put(self, data: bytes) -> None:
@@ -199,6 +220,7 @@ class CaptureFile:
             raise
         self._offsets: dict[tuple[str, str, str], int] = {}
         self._generations: dict[str, str] = {}
+        self._pieces = Pieces()
 
     def _unzipped(self) -> IO[bytes]:
         try:
@@ -222,6 +244,9 @@ class CaptureFile:
             raise CaptureError(self.path, foreign if self._size else "is empty") from error
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise CaptureError(self.path, foreign)
+        return self._header_says(head)
+
+    def _header_says(self, head: dict[str, Any]) -> int:
         if head.get("version") != VERSION:
             raise CaptureError(
                 self.path, f"is of version {head.get('version')!r:.20}, this criscope reads version {VERSION}"
@@ -268,6 +293,11 @@ class CaptureFile:
     def _record(self, line: Any) -> Record | None:
         if not isinstance(line, dict):
             raise _WrongTypeError("is no object")
+        if line.get("format") == FORMAT:
+            # Captures one behind the other are a capture, by the first one's wall clock.
+            self._header_says(line)
+            self._pieces = Pieces()
+            return None
         make = _READERS.get(_text(line, "ev"))
         return make(self, line) if make else None
 
@@ -277,7 +307,7 @@ class CaptureFile:
             _complain(line)
         time, conn, path, pid, tid, comm, fd, length = values
         side, direction = _side(line), line["ev"]
-        data = _bytes(line, "data")
+        data = self._pieces.joined(line["data"]) if type(line["data"]) is list else _bytes(line, "data")
         if len(data) > length:
             raise _WrongTypeError("has more data than its len")
         if line.get("offset") is None:
@@ -292,6 +322,9 @@ class CaptureFile:
             offset = _count(line, "offset")
         syscall = None if line.get("syscall") is None else _integer(line, "syscall")
         return Data(time, conn, side, direction, path, pid, tid, comm, fd, offset, length, data, syscall)
+
+    def _piece(self, line: dict[str, Any]) -> None:
+        self._pieces.learn(_count(line, "n"), _bytes(line, "data"))
 
     def _seen(self, conn: str) -> bool:
         return (self._generations.get(conn, conn), "client", "send") in self._offsets
@@ -334,7 +367,7 @@ class CaptureFile:
         return Lost(_integer(line, "t"), _text(line, "program"), _count(line, "count"))
 
 
-_READERS: dict[str, Callable[[CaptureFile, dict[str, Any]], Record]] = {
+_READERS: dict[str, Callable[[CaptureFile, dict[str, Any]], Record | None]] = {
     "send": CaptureFile._data,  # noqa: SLF001  (a table of this class's own methods)
     "recv": CaptureFile._data,  # noqa: SLF001
     "opened": CaptureFile._opened,  # noqa: SLF001
@@ -343,6 +376,7 @@ _READERS: dict[str, Callable[[CaptureFile, dict[str, Any]], Record]] = {
     "exit": CaptureFile._exit,  # noqa: SLF001
     "oom": CaptureFile._oom,  # noqa: SLF001
     "lost": CaptureFile._lost,  # noqa: SLF001
+    "piece": CaptureFile._piece,  # noqa: SLF001
 }
 
 

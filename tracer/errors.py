@@ -30,3 +30,7 @@ class KernelError(TracerError):
 
 class StoreError(TracerError):
     """The store cannot be opened or is of another program or a newer version."""
+
+
+class FlightError(TracerError):
+    """The flight recorder's directory cannot be had, or a recording asked for is not there."""

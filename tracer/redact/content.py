@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tracer.redact import guess
 from tracer.redact.cover import COVER
 from tracer.redact.messages import MAX_MESSAGE
+from tracer.redact.order import LISTS, ordered
 from tracer.redact.proof import proven
 from tracer.redact.schema import Plan, plan_for
 from tracer.redact.walk import Ranges, Walk
@@ -33,9 +34,13 @@ class ContentStats:
 
 
 class Contents:
-    """Overwrites the secrets of messages; remembers what it did, as most messages repeat."""
+    """Overwrites the secrets of messages; remembers what it did, as most messages repeat.
 
-    def __init__(self) -> None:
+    `orderly`: lists come out in one order (`order.py`).
+    """
+
+    def __init__(self, *, orderly: bool = False) -> None:
+        self._orderly = orderly
         self.stats = ContentStats()
         self._walk = Walk()
         self._memo: dict[tuple[Plan | str, bytes], _Known] = {}
@@ -71,11 +76,25 @@ class Contents:
     def prove(self, way: Way, body: bytes) -> tuple[bytes, Plan | None]:
         """A message of a method that is not known, and its plan if it proves it (and proves no other)."""
         known = self._memo.get((way, body))
+        if known is None and self._orderly and way == "response":
+            known = self._proven_in_order(body)
         if known is None:
             known = self._remember(way, body, self._proven(way, body) or self._guessed(body))
         else:
             self.stats.memoised += 1
         return known
+
+    def _proven_in_order(self, body: bytes) -> "_Known | None":
+        """A list that is proven once it is in order, and was then."""
+        for plan in LISTS:
+            same = ordered(plan, body)
+            known = self._memo.get(("response", same))
+            if known is None and same is not body:
+                found = self._proven("response", same)
+                known = found if found is None else self._remember("response", same, found)
+            if known is not None and known[1] is plan:
+                return known
+        return None
 
     def _proven(self, way: Way, body: bytes) -> "_Known | None":
         found: _Known | None = None
@@ -87,6 +106,8 @@ class Contents:
         return found
 
     def _followed(self, plan: Plan, body: bytes) -> "_Known":
+        if self._orderly:
+            body = ordered(plan, body)
         known = self._memo.get((plan, body))
         if known is None:
             self.stats.known += 1

@@ -200,9 +200,15 @@ class _Half:
         """Cut `data[at:]` into frames; `offset` is that of `data[0]`."""
         size = len(data)
         need = FRAME_HEADER
+        plain = at  # `data[plain:at]` are frames to show as they are
         while size - at >= FRAME_HEADER:
             word, flags, stream = HEAD(data, at)
             length, kind = word >> 8, word & 0xFF
+            if kind in _PLAIN and self._certain and length <= size - at - FRAME_HEADER:
+                at += FRAME_HEADER + length
+                continue
+            if plain < at:
+                self._show(offset + plain, data[plain:at])
             if not self._certain and not believable(length, kind, flags, stream):
                 self._lost()
                 return
@@ -211,18 +217,21 @@ class _Half:
             if kind == DATA:
                 self._show(offset + at, data[at:body])
                 self._begin_data(stream, flags, length)
-                at = self._payload(data, body, offset)
+                plain = at = self._payload(data, body, offset)
             elif size - body >= length:
                 until = body + length
                 frame = Frame(kind, flags, stream, data[body:until], time, time, offset + until)
                 self._other(frame, data[at:body])
-                at = until
+                plain = at = until
             elif length > MAX_FRAME:
                 self._lost()
                 return
             else:
                 need = FRAME_HEADER + length
+                plain = at
                 break
+        if plain < at:
+            self._show(offset + plain, data[plain:at])
         if at < size:
             self._parts, self._parts_at = [data[at:]], offset + at
             self._have, self._need = size - at, need

@@ -42,6 +42,9 @@ MAX_KEPT_BYTES = 64 * 1024 * 1024
 """Bytes kept of all connections, more than those of held records; beyond it readers that are behind are written without
 bytes."""
 
+FORGET_BYTES = 4096
+"""Bytes that nobody needs are forgotten so many at once."""
+
 MAX_COVERED_GAP = 1024 * 1024
 """A longer gap is not filled with overwritten bytes: numbers in a record can be anything."""
 
@@ -95,12 +98,13 @@ class _Connection:
 class Redactor:
     """Feed records, get those that are decided, in the order they came; `flush` at the end.
 
-    Call `expire` when time passes without records.
+    Call `expire` when time passes without records. `orderly`: lists of sandboxes and containers come out in one order,
+    whatever order the runtime gave them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, orderly: bool = False) -> None:
         self._streams = Streams()
-        self._contents = Contents()
+        self._contents = Contents(orderly=orderly)
         self.stats = RedactStats(contents=self._contents.stats)
         self._connections: dict[str, _Connection] = {}
         self._queue: deque[_Held] = deque()
@@ -115,6 +119,9 @@ class Redactor:
             for item in self._streams.feed(record):
                 self._item(item)
             held = _Held(process.clean(record) if isinstance(record, Exec) else record)
+        if not self._queue and held.decided:
+            # As nearly always.
+            return [self._final(held)]
         self._queue.append(held)
         self._held_bytes += held.length + RECORD_BYTES
         out: list[Record] = []
@@ -122,9 +129,12 @@ class Redactor:
         while self._held_bytes > MAX_HELD_BYTES:
             self._give_up(out)
         self._expire(record.time, out)
-        if self._kept_bytes > MAX_KEPT_BYTES:
-            self._forget_kept()
         return out
+
+    @property
+    def waiting_since(self) -> int | None:
+        """The time of the oldest record held; every one before it was given."""
+        return self._queue[0].record.time if self._queue else None
 
     def expire(self, now: int) -> list[Record]:
         """Records that were held for too long by now, decided or not; `now` is monotonic ns."""
@@ -146,10 +156,12 @@ class Redactor:
         way: Way = "request" if sending == (record.side == "client") else "response"
         before = self._connections.get(record.connection)
         cover = before.covers[way] if before is not None else None
-        items = self._streams.feed(record)
-        reads = {item.way: item for item in items if isinstance(item, Read)}
-        for item in items:
-            self._item(item)
+        reads: list[Read] = []
+        for item in self._streams.feed(record):
+            if isinstance(item, Read):
+                reads.append(item)
+            else:
+                self._item(item)
         connection = self._connection(record.connection)
         held = _Held(record, None, record.offset, len(record.data), connection, way)
         if not record.data:
@@ -162,7 +174,7 @@ class Redactor:
             connection.unplaced[way].append(held)
         else:
             self.stats.unplaced += 1
-        for read in reads.values():
+        for read in reads:
             self._place(connection, read)
         return held
 
@@ -189,8 +201,6 @@ class Redactor:
         return connection
 
     def _item(self, item: Item) -> None:
-        if isinstance(item, Read):
-            return
         if isinstance(item, Ended):
             ended = self._connections.pop(item.connection, None)
             if ended is not None:
@@ -208,6 +218,8 @@ class Redactor:
         length = len(item.data) if isinstance(item, Chunk) else gap
         cover.extend(length)
         self._kept_bytes += length
+        if self._kept_bytes > MAX_KEPT_BYTES:
+            self._forget_kept()
         connection.decoder.feed(item)
 
     def _end(self, cover: Cover) -> None:
@@ -224,12 +236,12 @@ class Redactor:
                 break
             queue.popleft()
             self._held_bytes -= held.length + RECORD_BYTES
-            record = held.record
-            if isinstance(record, Data) and record.data:
-                out.append(self._covered(record, held))
-            else:
-                out.append(record)
+            out.append(self._final(held))
         self.stats.held = len(queue)
+
+    def _final(self, held: _Held) -> Record:
+        record = held.record
+        return self._covered(record, held) if isinstance(record, Data) and record.data else record
 
     def _covered(self, record: Data, held: _Held) -> Data:
         cover = held.cover
@@ -243,7 +255,11 @@ class Redactor:
                 cover.read, cover.placed = max(cover.read, end), True
             if not cover.ended:
                 behind = MAX_BEHIND if cover.placed else MAX_PLACING_BYTES
-                self._kept_bytes -= cover.forget(min(cover.sent, max(cover.read, cover.sent - behind)))
+                until = min(cover.sent, max(cover.read, cover.sent - behind))
+                if until - cover.base >= FORGET_BYTES:
+                    self._kept_bytes -= cover.forget(until)
+        if data == record.data:
+            return record
         return Data(
             record.time, record.connection, record.side, record.direction, record.path, record.pid, record.tid,
             record.comm, record.fd, record.offset, record.length, data, record.syscall,

@@ -87,7 +87,7 @@ def test_a_sender_never_loses_its_bytes(name):
 
 @pytest.mark.parametrize("name", ["k120", "crio"])
 def test_replaying_a_redacted_capture_shows_the_same(name, tmp_path):
-    """The rows are equal to the last field: calls, relists, PLEG events, passes."""
+    """The rows are equal to the last field, but for what tells two probes of a container apart: their commands."""
     with CaptureFile(DATA / f"{name}.jsonl.gz") as source:
         offset = source.realtime_offset_ns
     with CaptureWriter(tmp_path / "c", offset) as writer:
@@ -95,7 +95,17 @@ def test_replaying_a_redacted_capture_shows_the_same(name, tmp_path):
             writer.write(record)
     shown = rows(tmp_path / "c")
     assert shown["calls"]
-    assert shown == rows(DATA / f"{name}.jsonl.gz")
+    assert nameless(shown) == nameless(rows(DATA / f"{name}.jsonl.gz"))
+
+
+def nameless(found: dict[str, list[dict[str, object]]]) -> dict[str, list[dict[str, object]]]:
+    """A probe's id without the digest of its command."""
+    for call in found["calls"]:
+        activity = call["activity"]
+        assert isinstance(activity, dict)
+        if activity["kind"] == "probe" and activity["id"]:
+            activity["id"] = activity["id"].partition("-")[0]
+    return found
 
 
 def test_a_recording_that_starts_late_decodes_alike():
