@@ -94,6 +94,7 @@ class SyncRun(Run):
         self.sync = SyncPass(self.id, pod, call.rpc.start)
         self.trace = call.rpc.trace
         self.last_done: int | None = None
+        self.quiet = False  # the PLEG told nothing about the pod just before
         self._unseen = False  # it was given up although a call had to follow
         self._image: str | None = None  # image whose presence was ensured; its user is asked next
         self._bare = 0  # questions about it without the pod's annotations that may still come
@@ -245,13 +246,15 @@ class SyncRun(Run):
         elif method in ("StopContainer", "ExecSync") and first:
             sync.kind = "kill_container"  # an ExecSync that comes first is a hook before the stop
         elif method == "CreateContainer" and sync.kind in ("start_container", "kill_container"):
-            restarted = sync.kind == "kill_container" or (call.container is not None and call.container.attempt > 0)
-            sync.kind = "restart" if restarted else "start_container"
+            again = call.container is not None and call.container.attempt > 0
+            if again and sync.kind != "kill_container" and self.quiet and sync.trigger == "unknown":
+                sync.trigger = "timer"  # what died had died before: its back-off is over
+            sync.kind = "restart" if again or sync.kind == "kill_container" else "start_container"
         elif method in _RESIZING and first:
             sync.kind = "resize"
         self.kind = "terminate" if sync.kind == "terminate" else "sync"
-        if sync.kind == "terminate" and sync.trigger == "probe":
-            sync.trigger = "unknown"  # the pod is going: that a probe failed meanwhile is no reason
+        if sync.kind == "terminate" and sync.trigger in ("probe", "timer"):
+            sync.trigger = "unknown"  # the pod is going: that a probe or an earlier pass failed is no reason
 
     def kind_of(self, call: CriCall) -> ActivityKind:
         return "lifecycle_hook" if call.asks == "ExecSync" else self.kind
@@ -263,7 +266,12 @@ class SyncRun(Run):
         sync = self.sync
         sync.end = self.last_done
         self.over = True
-        if self.unfinished or all(call.asks == "ExecSync" for call in sync.calls):
+        last = sync.calls[-1]
+        if last.asks == "StopPodSandbox" and last.api == "v1alpha2":
+            missing = False  # kubelets up to 1.21 kill without a check
+        else:
+            missing = self.unfinished or all(call.asks == "ExecSync" for call in sync.calls)
+        if missing:
             self._unseen = self._unseen or sync.complete
             sync.outcome, sync.complete = "unknown", False
             return

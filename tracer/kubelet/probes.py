@@ -133,6 +133,9 @@ def result_of(call: CriCall) -> Result:
         return "timeout"  # the runtime killed the command: the call's own deadline is two minutes later
     if grpc.status == "OK":
         return "unknown" if call.exit_code is None else "failure" if call.exit_code else "success"
+    if grpc.status is None and not grpc.responses and call.timeout and grpc.end is not None:
+        # Which error it was is not on the wire, but a run that fails later than its timeout was killed for it.
+        return "timeout" if grpc.end - grpc.start >= call.timeout * 1_000_000_000 else "unknown"
     return "unknown" if grpc.status is None else "error"
 
 

@@ -17,8 +17,8 @@ MAX_RELISTED = 64
 MAX_EVENTS = 1024
 """PLEG events remembered to tell what triggered a pass."""
 
-EVENT_TO_PASS_NS = 1_000_000_000
-"""A pass this soon after an event of its pod was triggered by it: a pod worker starts within milliseconds."""
+EVENT_TO_PASS_NS = 100_000_000
+"""A pass this soon after an event of its pod was triggered by it: a pod worker starts within 2 to 5 ms."""
 
 PROBE_TO_PASS_NS = 1_500_000_000
 """A kill this soon after its container's probe failed was triggered by it: a worker may wait for the next relist."""
@@ -72,7 +72,9 @@ class Workers:
             if not run.over:
                 self.close(run, show)
         former, run = run, SyncRun(call, pod)
-        run.sync.trigger = self._trigger(call, pod, former)
+        event = self._event_before(pod, call.rpc.start)
+        run.sync.trigger = self._trigger(call, former, event=event)
+        run.quiet = bool(self._relisted) and not event
         self._passes[pod.uid] = run
         self._passes.move_to_end(pod.uid)
         if len(self._passes) > MAX_PASSES:
@@ -115,7 +117,16 @@ class Workers:
         """A pod worker waits for a relist that began after its last pass (`podWorkerLoop`, `GetNewerThan`)."""
         return any(start >= after and end <= before and (of is None or of == uid) for start, end, of in self._relisted)
 
-    def _trigger(self, call: CriCall, pod: Pod, former: SyncRun | None) -> Trigger:
+    def _event_before(self, pod: Pod, time: int) -> bool:
+        """Whether the PLEG just told of the pod."""
+        for event in reversed(self._recent):
+            if time - event.time > EVENT_TO_PASS_NS:
+                break
+            if event.pod.uid == pod.uid:
+                return True
+        return False
+
+    def _trigger(self, call: CriCall, former: SyncRun | None, *, event: bool) -> Trigger:
         time = call.rpc.start
         retried = former is not None and former.sync.outcome == "failed"
         if call.method == "RunPodSandbox":
@@ -123,12 +134,7 @@ class Workers:
         stopped = call.container_id if call.method == "StopContainer" else None
         if stopped and self._failed_since(stopped, time - PROBE_TO_PASS_NS):
             return "probe"
-        for event in reversed(self._recent):
-            if time - event.time > EVENT_TO_PASS_NS:
-                break
-            if event.pod.uid == pod.uid:
-                return "pleg"
-        return "timer" if retried else "unknown"
+        return "pleg" if event else "timer" if retried else "unknown"
 
     # when it is over
 

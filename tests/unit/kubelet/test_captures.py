@@ -69,6 +69,21 @@ def test_each_sync_pass_is_one_syncpod_of_its_pod(name):
     assert max(used.values()) == 1
 
 
+LOGGED = {"sync_ticker": "timer", "pleg_event": "pleg", "config": "config", "probe": "probe"}
+
+
+@pytest.mark.parametrize("name", ["startup", "truth", "traced", "crio", "evented", "slowcni", "midstream"])
+def test_what_triggered_a_pass_is_what_the_kubelet_logged_just_before_it(name):
+    told = Counter()
+    for sync in replayed(name)["sync_passes"]:
+        start, pod = monotonic(name, sync["start"]), sync["pod"]
+        before = [e for e in truth(name).events if e["kind"] in LOGGED and -100_000_000 < e["t"] - start < 5_000_000]
+        logged = {LOGGED[e["kind"]] for e in before if pod["uid"] in str(e) or pod["name"] in str(e)}
+        assert sync["trigger"] in {*logged, "unknown"}, sync
+        told[sync["trigger"] != "unknown" or sync["kind"] == "terminate"] += 1
+    assert not told[False]  # a termination's reason is in no call
+
+
 @pytest.mark.parametrize("name", ["startup", "truth", "traced", "crio", "evented"])
 def test_no_changing_call_of_the_kubelet_is_outside_a_sync_pass(name):
     changing = {"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox"}

@@ -79,6 +79,37 @@ def test_a_restart_is_a_pass_of_its_own_triggered_by_the_death():
     assert len(second.calls) == 4
 
 
+def test_a_restart_without_a_fresh_death_was_triggered_by_the_end_of_its_back_off():
+    script = started()
+    script.relist(*A)
+    died = A[0], [container("a", EXITED)]
+    script.relist(*died, inspect="a")
+    for _ in range(10):
+        script.relist(*died)
+    script.start("a", attempt=1)
+    assert list(script.passes.values())[-1].trigger == "timer"
+
+
+def test_a_pass_tried_again_after_a_failure_was_triggered_by_a_timer():
+    script = Script()
+    script.relist([], [])
+    for _ in range(2):
+        script.call("RunPodSandbox", pod=pod("a"), attempt=0, status="UNKNOWN")
+        for _ in range(3):
+            script.relist([], [])
+    assert [p.trigger for p in script.passes.values()] == ["config", "timer"]
+
+
+def test_the_termination_of_a_pod_that_failed_before_has_no_known_trigger():
+    script = Script()
+    script.relist([], [])
+    script.call("RunPodSandbox", pod=pod("a"), attempt=0, status="UNKNOWN")
+    for _ in range(3):
+        script.relist([], [])
+    script.call("StopPodSandbox", pod=pod("a"), sandbox_id="a-s0")
+    assert [p.trigger for p in script.passes.values()] == ["config", "unknown"]
+
+
 def test_the_next_init_container_is_started_by_a_pass_of_its_own():
     script = Script()
     script.relist([], [])

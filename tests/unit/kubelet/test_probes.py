@@ -93,6 +93,7 @@ def test_a_run_that_is_tried_again_after_an_error_is_no_period():
         ({"status": "DEADLINE_EXCEEDED"}, "timeout", 1),  # the runtime killed the command
         ({"status": "UNKNOWN"}, "error", 0),  # it could not even run it
         ({"status": None}, "unknown", 0),
+        ({"status": None, "lasts": 1100 * MS}, "timeout", 1),  # which error is not on the wire, but when is
         ({"status": None, "ended_by": "deadline"}, "lost", 0),  # the kubelet gave up
         ({"status": None, "ended_by": "client_cancel"}, "lost", 0),
         ({"status": None, "ended_by": "connection"}, "lost", 0),
