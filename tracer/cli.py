@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 
 DEFAULT_LISTEN = "127.0.0.1:9559"
+DEFAULT_URL = f"http://{DEFAULT_LISTEN}"
 DEFAULT_STORE = Path("/var/lib/criscope/store.sqlite")
 
 Sockets = Annotated[
@@ -48,6 +49,10 @@ Listen = Annotated[
     typer.Option(
         "--listen", "-l", envvar="CRISCOPE_LISTEN", metavar="ADDR:PORT", help="Address of the REST interface."
     ),
+]
+Url = Annotated[str, typer.Option("--url", envvar="CRISCOPE_URL", help="Of a running criscope.", metavar="URL")]
+OtherStore = Annotated[
+    Path | None, typer.Option("--store", help="Look into this store instead, running or not.", show_default=False)
 ]
 StoreSize = Annotated[
     int,
@@ -214,12 +219,8 @@ def why(
     capture: Annotated[
         Path | None, typer.Argument(help="Look into this capture instead of asking a running criscope.")
     ] = None,
-    url: Annotated[
-        str, typer.Option("--url", envvar="CRISCOPE_URL", help="Of a running criscope.", metavar="URL")
-    ] = "http://127.0.0.1:9559",
-    store: Annotated[
-        Path | None, typer.Option("--store", help="Look into this store instead, running or not.", show_default=False)
-    ] = None,
+    url: Url = DEFAULT_URL,
+    store: OtherStore = None,
     since: Annotated[
         str, typer.Option("--since", help="Findings that began since: 90s, 10m, 1h30m ago, or a time.")
     ] = "10m",
@@ -249,9 +250,9 @@ def why(
         raise typer.Exit(1)
 
 
-def _why_of_capture(path: Path) -> dict[str, Any]:
+def _replayed(path: Path) -> tuple[Any, Any]:
+    """(result, pipeline) of a capture."""
     from tracer.capture import CaptureFile  # noqa: PLC0415
-    from tracer.outputs.why import why as verdict  # noqa: PLC0415
     from tracer.replay import Result  # noqa: PLC0415
     from tracer.replay import replay as run_replay  # noqa: PLC0415
 
@@ -260,6 +261,13 @@ def _why_of_capture(path: Path) -> dict[str, Any]:
         pipeline, damage = run_replay(CaptureFile(path), result.feed, progress)
     if damage:
         log.error("%s", damage)
+    return result, pipeline
+
+
+def _why_of_capture(path: Path) -> dict[str, Any]:
+    from tracer.outputs.why import why as verdict  # noqa: PLC0415
+
+    result, pipeline = _replayed(path)
     counters = pipeline.counters()
     losses = [f"{counters['streams.gaps']} gaps in the streams"] if counters["streams.gaps"] else []
     return verdict(result.object(str(path), pipeline)["findings"], pipeline.pleg(), losses)
@@ -268,19 +276,68 @@ def _why_of_capture(path: Path) -> dict[str, Any]:
 def _why_of_store(path: Path, since: str) -> dict[str, Any]:
     from pydantic_core import from_json  # noqa: PLC0415
 
-    from tracer.api.moments import moment  # noqa: PLC0415
     from tracer.outputs.why import why as verdict  # noqa: PLC0415
-    from tracer.store import LIMIT_MOST, Filter, Window  # noqa: PLC0415
+    from tracer.store import LIMIT_MOST, Filter  # noqa: PLC0415
     from tracer.store.saved import Saved  # noqa: PLC0415
 
     with Saved(path) as saved:
         now = saved.last()
-        try:
-            window = Window(since=moment(since, now))
-        except ValueError as error:
-            raise TracerError(f"--since {since}: give {error}") from None
-        page = saved.page("finding", window, Filter(), limit=LIMIT_MOST, cursor=None, now=now)
+        page = saved.page("finding", _window(since, now), Filter(), limit=LIMIT_MOST, cursor=None, now=now)
     return verdict([from_json(each) for each in page.items], None, [])
+
+
+export_app = typer.Typer(help="Write what was found to a file for another program.", no_args_is_help=True)
+app.add_typer(export_app, name="export")
+
+
+@export_app.command()
+def perfetto(
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write, e.g. node.perfetto-trace.")],
+    capture: Annotated[Path | None, typer.Argument(help="Of this capture instead of a running criscope.")] = None,
+    url: Url = DEFAULT_URL,
+    store: OtherStore = None,
+    since: Annotated[str, typer.Option("--since", help="How far back: 90s, 10m, 1h30m ago, or a time.")] = "10m",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+) -> None:
+    """Write a trace for ui.perfetto.dev: relists, passes, calls and steps on tracks."""
+    from tracer.outputs.perfetto import trace  # noqa: PLC0415
+
+    if capture and store:
+        raise typer.BadParameter("give a capture or --store, not both")
+    with _clear_errors(), contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(output.open("wb" if force else "xb"))
+        except FileExistsError:
+            raise TracerError(f"{output} exists already; --force overwrites it") from None
+        if capture:
+            result, _ = _replayed(capture)
+            pieces = trace(result.rows())
+        elif store:
+            pieces = trace(_stored_rows(store, since))
+        else:
+            from tracer.asking import download  # noqa: PLC0415
+
+            pieces = download(url, "/api/v1/export/perfetto", since=since)
+        for piece in pieces:
+            file.write(piece)
+    log.info("%s: %d bytes; open it in https://ui.perfetto.dev", output, output.stat().st_size)
+
+
+def _stored_rows(path: Path, since: str) -> list[Any]:
+    from tracer.store.saved import Saved  # noqa: PLC0415
+
+    with Saved(path) as saved:
+        return saved.rows(_window(since, saved.last()), sys.maxsize)
+
+
+def _window(since: str, now: int) -> Any:
+    from tracer.api.moments import moment  # noqa: PLC0415
+    from tracer.store import Window  # noqa: PLC0415
+
+    try:
+        return Window(since=moment(since, now))
+    except ValueError as error:
+        raise TracerError(f"--since {since}: give {error}") from None
 
 
 @app.command()

@@ -34,6 +34,10 @@ class Result:
         for row in rows:
             self._rows[row.kind, row.id] = row
 
+    def rows(self) -> list[Row]:
+        """Every row as it was last."""
+        return list(self._rows.values())
+
     def object(self, capture: str, pipeline: Pipeline) -> dict[str, Any]:
         found: dict[str, Any] = {"capture": capture, **{name: [] for name in _LISTS.values()}}
         for row in sorted(self._rows.values(), key=lambda row: row.start):

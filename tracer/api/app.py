@@ -13,6 +13,7 @@ from tracer.api.guard import Guard
 from tracer.api.moments import EXPECTED, moment
 from tracer.api.problem import Problem
 from tracer.outputs.hub import MAX_LISTENERS, Busy, Hub
+from tracer.outputs.perfetto import trace
 from tracer.outputs.usage import By, Usage
 from tracer.outputs.waterfall import MAX_ROWS, waterfall
 from tracer.outputs.why import why
@@ -120,13 +121,18 @@ class NodeEventQuery(ListQuery):
     )
 
 
-class OverviewQuery(BaseModel):
-    """A window to draw."""
+class WindowQuery(BaseModel):
+    """A window."""
 
     model_config = ConfigDict(extra="forbid")
 
     since: Moment = Field("10m", description=f"Things that last until this or longer: {EXPECTED}.")
     until: Moment | None = Field(None, description=f"Starts before this: {EXPECTED}.")
+
+
+class OverviewQuery(WindowQuery):
+    """A window to draw."""
+
     pod: Name | None = Field(None, description="Name of the pod.")
     namespace: Name | None = Field(None, description="Of the pod.")
     limit: int = Field(OVERVIEW, ge=1, le=OVERVIEW_MOST, description="Lines at most.")
@@ -327,6 +333,13 @@ def create_app(
     def pleg() -> Response:
         """PLEG health now: age, stage, what it waits for, seconds until the kubelet calls it unhealthy."""
         return _json(live.pleg())
+
+    @app.get("/api/v1/export/perfetto", tags=["rows"], response_class=StreamingResponse)
+    def export(query: Annotated[WindowQuery, Query()]) -> Response:
+        """The window as a trace for ui.perfetto.dev, of its 20,000 newest things."""
+        rows = store.rows(reads.window(query.since, query.until))
+        headers = {"Content-Disposition": 'attachment; filename="criscope.perfetto-trace"'}
+        return StreamingResponse(trace(rows), media_type="application/octet-stream", headers=headers)
 
     @app.get("/api/v1/why", response_model=models.Why, tags=["now"])
     def verdict(query: Annotated[WhyQuery, Query()]) -> Response:

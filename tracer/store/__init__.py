@@ -25,6 +25,7 @@ from tracer.store.query import (
     read_page,
     read_pods,
     read_row,
+    read_rows,
     read_timeline,
 )
 from tracer.store.queue import Queue
@@ -33,6 +34,7 @@ from tracer.store.retention import STORE_BYTES, STORE_BYTES_LEAST
 from tracer.store.writer import State, Writer
 
 __all__ = [
+    "EXPORT_MOST",
     "LIMIT",
     "LIMIT_MOST",
     "OVERVIEW",
@@ -56,6 +58,9 @@ LIMIT_MOST = 1000
 # Lines of an overview when nothing is said, and at most: a page draws as many in one frame.
 OVERVIEW = 5000
 OVERVIEW_MOST = 20_000
+
+# Rows of an export at most; in memory they take some 3 KB each while it is made.
+EXPORT_MOST = 20_000
 
 # How long `flush` waits for the disk.
 _PATIENCE_SECONDS = 30.0
@@ -174,6 +179,11 @@ class Store:
         """One line for each thing that touches the window, thinned to `limit`."""
         with self._readers.lend() as db:
             return read_overview(db, window, pod=pod, namespace=namespace, limit=limit)
+
+    def rows(self, window: Window, limit: int = EXPORT_MOST) -> list[Row]:
+        """The rows of every kind that touch the window, the newest first."""
+        with self._readers.lend() as db:
+            return read_rows(db, window, limit)
 
     def status(self) -> Status:
         """How the store is now; asks no disk but for the sizes of the files."""

@@ -4,10 +4,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from tracer.rows import Kind
-from tracer.store.query import Window
-
-REACH_NS = 3_600_000_000_000
-"""What began before the window and reaches into it is looked for as far back as this."""
+from tracer.store.query import REACH_NS, Window
 
 
 @dataclass(frozen=True, slots=True)

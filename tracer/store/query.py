@@ -4,12 +4,17 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from tracer.rows import Kind
+from pydantic_core import from_json
+
+from tracer.rows import Kind, Row
 from tracer.store.cursor import Cursor, begin
 from tracer.store.packing import unpack
 
 # Of the JSON of one page. A browser shows that at once, and no answer grows with the calls a relist made.
 PAGE_BYTES = 1 << 20
+
+# What began before a window and reaches into it is looked for as far back as this.
+REACH_NS = 3_600_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +139,17 @@ def read_timeline(
     uid = "(SELECT uid FROM pod WHERE key = row.pod)"
     found, following = query.run(db, "row_by_pod", f", {uid}, kind", limit)
     return [PodRow(*row) for row in found], following
+
+
+def read_rows(db: sqlite3.Connection, window: Window, limit: int) -> list[Row]:
+    """The rows of every kind that touch the window, the `limit` newest of them, newest start first."""
+    since, until = window.since or 0, window.until if window.until is not None else (1 << 63) - 1
+    found = db.execute(
+        'SELECT kind, id, start, "end", packed FROM row WHERE start >= ? AND start < ?'
+        ' AND ("end" IS NULL OR "end" >= ?) ORDER BY start DESC LIMIT ?',
+        (max(0, since - REACH_NS), until, since, limit),
+    )
+    return [Row(kind, ident, start, end, from_json(unpack(packed))) for kind, ident, start, end, packed in found]
 
 
 def read_row(db: sqlite3.Connection, kind: Kind, id_: str) -> str | None:

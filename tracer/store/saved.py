@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Self
 
 from tracer.errors import StoreError
-from tracer.rows import Kind
+from tracer.rows import Kind, Row
 from tracer.store.packing import PackingError
-from tracer.store.query import Filter, Page, Window, read_page
+from tracer.store.query import Filter, Page, Window, read_page, read_rows
 from tracer.store.schema import is_ours
 
 
@@ -32,6 +32,11 @@ class Saved:
         """As `Store.page`."""
         with self._clear():
             return read_page(self._db, kind, window, where, limit=limit, cursor=cursor, now=now)
+
+    def rows(self, window: Window, limit: int) -> list[Row]:
+        """As `Store.rows`."""
+        with self._clear():
+            return read_rows(self._db, window, limit)
 
     def last(self) -> int:
         """Unix ns at which its newest row began or ended; 0 when it has none."""

@@ -199,3 +199,14 @@ def test_the_start_of_a_pod_is_a_waterfall_from_its_first_sight_to_its_container
 
 def test_a_pod_whose_start_is_not_kept_is_said_to_have_none(get):
     assert "no start" in get("/api/v1/pods/default/nobody/start", expect=404)["detail"]
+
+
+def test_the_window_is_handed_out_as_a_trace_for_perfetto(served):
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+    answer = served[0].get("/api/v1/export/perfetto", params={"since": "1h"})
+    assert answer.headers["content-disposition"].startswith("attachment")
+    packets = Trace.FromString(answer.content).packet
+    begun = [p for p in packets if p.HasField("track_event") and p.track_event.type != 2]
+    kinds = ("calls", "relists", "sync_passes", "pleg_events", "node_events", "steps", "findings")
+    assert len(begun) == sum(len(replayed("truth")[kind]) for kind in kinds)

@@ -25,7 +25,7 @@ def run(*arguments, expect=0, timeout=60, **options):
 
 def test_help_names_every_command_and_its_options():
     out, _ = run("--help")
-    for command in ("run", "record", "replay", "why", "doctor"):
+    for command in ("run", "record", "replay", "why", "export", "doctor"):
         assert command in out
         text, _ = run(command, "--help")
         assert "--help" in text
@@ -148,7 +148,8 @@ def test_every_command_and_option_is_documented():
 
     for name, command in typer.main.get_command(app).commands.items():
         assert f"## `criscope {name}`" in text, name
-        for parameter in command.params:
+        parts = getattr(command, "commands", {}).values()
+        for parameter in (*command.params, *(each for part in parts for each in part.params)):
             for option in parameter.opts:
                 if option.startswith("--"):
                     assert f"`{option}`" in text, (name, option)
@@ -198,3 +199,15 @@ def test_why_says_what_to_do_when_nobody_answers():
     _, err = run("why", "--url", "http://127.0.0.1:9", expect=2)
     assert err.count("\n") == 1
     assert "criscope run" in err
+
+
+def test_a_perfetto_trace_of_a_capture_and_of_its_store_hold_the_same(tmp_path):
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+    store, one, two = tmp_path / "s.sqlite", tmp_path / "one", tmp_path / "two"
+    run("replay", DATA / "k120.jsonl.gz", "--store", store)
+    run("export", "perfetto", DATA / "k120.jsonl.gz", "--output", one)
+    run("export", "perfetto", "--store", store, "--since", "1h", "--output", two)
+    sizes = [len(Trace.FromString(path.read_bytes()).packet) for path in (one, two)]
+    assert sizes[0] == sizes[1] > 500
+    assert "--force" in run("export", "perfetto", DATA / "k120.jsonl.gz", "--output", one, expect=2)[1]
