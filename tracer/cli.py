@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import shutil
 import signal
 import sys
 import threading
@@ -284,6 +285,47 @@ def _why_of_store(path: Path, since: str) -> dict[str, Any]:
         now = saved.last()
         page = saved.page("finding", _window(since, now), Filter(), limit=LIMIT_MOST, cursor=None, now=now)
     return verdict([from_json(each) for each in page.items], None, [])
+
+
+@app.command()
+def top(
+    url: Url = DEFAULT_URL,
+    interval: Annotated[float, typer.Option("--interval", "-i", min=0.2, help="Seconds between two looks.")] = 1.0,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Look so many times, then end.")] = None,
+) -> None:
+    """Show what goes on now, again and again: PLEG, findings, open calls, who calls. Piped, it prints one look."""
+    from tracer.outputs.top import screen  # noqa: PLC0415
+
+    terminal = sys.stdout.isatty()
+    looks = count or (None if terminal else 1)
+    shown = 0
+    with _clear_errors(), contextlib.suppress(KeyboardInterrupt):
+        while looks is None or shown < looks:
+            size = shutil.get_terminal_size((80, 24))
+            lines = screen(_now(url), size.columns, size.lines - 1 if terminal else 1000)
+            if terminal:  # home, each line to its end, the rest of the screen
+                sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+            else:
+                sys.stdout.write("\n".join(lines) + "\n")
+            sys.stdout.flush()
+            shown += 1
+            if looks is None or shown < looks:
+                time.sleep(interval)
+
+
+def _now(url: str) -> dict[str, Any]:
+    """What `top` shows, as a running criscope answers it."""
+    from tracer.asking import ask  # noqa: PLC0415
+
+    return {
+        "health": ask(url, "/healthz"),
+        "pleg": ask(url, "/api/v1/pleg"),
+        "findings": ask(url, "/api/v1/findings", state="active")["items"],
+        "open": ask(url, "/api/v1/calls", status="open", min_duration="0.5")["items"],
+        "clients": ask(url, "/api/v1/usage", by="client")["items"],
+        "activities": ask(url, "/api/v1/usage", by="activity")["items"],
+        "pods": ask(url, "/api/v1/usage", by="pod")["items"],
+    }
 
 
 export_app = typer.Typer(help="Write what was found to a file for another program.", no_args_is_help=True)

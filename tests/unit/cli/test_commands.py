@@ -25,7 +25,7 @@ def run(*arguments, expect=0, timeout=60, **options):
 
 def test_help_names_every_command_and_its_options():
     out, _ = run("--help")
-    for command in ("run", "record", "replay", "why", "export", "doctor"):
+    for command in ("run", "record", "replay", "why", "top", "export", "doctor"):
         assert command in out
         text, _ = run(command, "--help")
         assert "--help" in text
