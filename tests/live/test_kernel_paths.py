@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.test_kernel_processes import Runtime
 from tests.live.traffic import Server, data, opened
 from tracer.kernel import source as kernel_source
 from tracer.kernel.source import KernelSource
+from tracer.records import Exec
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -234,6 +236,15 @@ def test_a_plugin_that_bound_its_path_inside_a_container_is_shown_as_the_kubelet
                     assert plugin.stdout.readline() == "received\n"
                     plugin.communicate()
         assert told(source) == [*both_ends(paths[0]), *both_ends(paths[1])]
+
+
+def test_a_runtime_found_by_its_place_is_followed_as_one(place):
+    with KernelSource([f"{place}/rt.sock"]) as source:
+        runtime = Runtime(Path("rt.sock"), source)
+        executed = runtime.run("/bin/true", "of the runtime")[0]
+        runtime.close()
+    assert isinstance(executed, Exec)
+    assert (executed.ppid, executed.argv) == (runtime.pid, ["/bin/true", "of the runtime"])
 
 
 def test_without_any_capability_new_directories_are_still_told_to_the_kernel(tmp_path):
