@@ -53,7 +53,7 @@ class Footprint:
 
     def processes(self) -> list[int]:
         """Pids of this node's containerd, shims, runc, and everything in its pods."""
-        found = set(_pids_in(self._cgroups()))
+        found = set(_pids_in(self.cgroups()))
         for pid, argv in processes():
             program = os.path.basename(argv[0])  # noqa: PTH119  (argv[0] need not be a path)
             if program in _PROGRAMS and any(str(self.runtime) in word or str(self.base) in word for word in argv):
@@ -74,7 +74,7 @@ class Footprint:
         lines = [f"process {pid}: {_command(pid)}" for pid in self.processes()]
         lines += [f"mount {point}" for point in self.mounts()]
         lines += [f"interface {self.bridge}"] if Path("/sys/class/net", self.bridge).exists() else []
-        lines += [f"cgroup {path}" for path in self._cgroups()]
+        lines += [f"cgroup {path}" for path in self.cgroups()]
         lines += [f"directory {path}" for path in (self.base, self.runtime) if path.exists()]
         lines += [f"CNI result {path}" for path in self._cni_results()]
         lines += [f"shim socket {path}" for path in self._shim_sockets()]
@@ -89,7 +89,7 @@ class Footprint:
                 linux.unmount(point)
         if Path("/sys/class/net", self.bridge).exists():
             subprocess.run(["ip", "link", "delete", self.bridge], check=False, capture_output=True)
-        for path in self._cgroups():
+        for path in self.cgroups():
             _remove_cgroup(path)
         for path in (*sockets, *self._cni_results()):
             path.unlink(missing_ok=True)
@@ -115,7 +115,7 @@ class Footprint:
                 return  # `remove` names them
             time.sleep(0.01)
 
-    def _cgroups(self) -> list[Path]:
+    def cgroups(self) -> list[Path]:
         """Its directory in each hierarchy: below every controller (v1, hybrid) and below the root (v2)."""
         root = Path("/sys/fs/cgroup")
         hierarchies = (root, *(entry for entry in root.iterdir() if entry.is_dir()))
