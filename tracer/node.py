@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tracer.facts import Pod
+from tracer.facts import Container, Pod
+from tracer.records import OomKill
 from tracer.streams import Peer
 
 NodeEventKind = Literal["kubelet_started", "runtime_stopped", "runtime_started", "oom_kill", "clock_step"]
@@ -116,6 +117,19 @@ def kubelet_started(peer: Peer, time: int) -> NodeEvent:
         f"kubelet_started-{peer.client_pid}-{time}", time, "kubelet_started",
         f"{peer.client_comm} (process {peer.client_pid}) makes its first call to {peer.path}.",
         peer.path, peer.client_pid, peer.client_comm,
+    )  # fmt: skip
+
+
+def oom_kill(record: OomKill, pod: Pod | None, container: Container | None) -> NodeEvent:
+    """A process was killed for want of memory; `pod`, `container`: whose it was, None where that is not certain."""
+    whose = f" of container {container.name}" if container else ""
+    whose += f" in pod {pod.namespace}/{pod.name}" if pod else ""
+    resident = sum(each or 0 for each in (record.anon_bytes, record.file_bytes, record.shmem_bytes))
+    size = f", {resident >> 20} MiB resident," if record.anon_bytes is not None else ""
+    text = f"{record.comm or 'A process'} (process {record.pid}){whose}{size} was killed for want of memory."
+    return NodeEvent(
+        f"oom_kill-{record.pid}-{record.time}", record.time, "oom_kill", text, None, record.pid, record.comm or None, pod,
+        container.id if container else None,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tracer import health, node, plugins
+from tracer.cgroups import container_ids, pod_uid
 from tracer.cri import Cri
 from tracer.facts import Answer, CriCall, CriEvent, Done, Named, Sent
 from tracer.fields import NS, Rows
@@ -21,7 +22,7 @@ from tracer.kubelet.runs import ActivityKind
 from tracer.kubelet.telling import Changed
 from tracer.node import NodeEvent
 from tracer.paths import is_ttrpc
-from tracer.records import Data, Exit, Opened, Record
+from tracer.records import Data, Exit, OomKill, Opened, Record
 from tracer.rows import Row
 from tracer.rpc import Joined, Left, Rpc
 from tracer.streams import Gap, Peer, Streams
@@ -81,6 +82,8 @@ class Pipeline:
             return out
         if isinstance(record, Exit):
             self._node(self._servers.exited(record.pid, record.time), out)
+        elif isinstance(record, OomKill):
+            self._node([self._oom_kill(record)], out)
         for item in self.streams.feed(record):
             if isinstance(item, Gap):
                 self._lost_at = record.time
@@ -185,6 +188,14 @@ class Pipeline:
     def _node(self, events: list[NodeEvent], out: list[Row]) -> None:
         out += [self.rows.node_event(event) for event in events]
         self._fresh.node_events += events
+
+    def _oom_kill(self, record: OomKill) -> NodeEvent:
+        """Whose process it was, if its cgroup says so: a container's id is in the path, or its pod's uid is."""
+        path = record.cgroup or ""
+        known = next((each for ident in container_ids(path) if (each := self.identity.containers.get(ident))), None)
+        uid = pod_uid(path)
+        pod = known.pod if known else self.identity.pod(uid) if uid else None
+        return node.oom_kill(record, pod, known.container if known else None)
 
     def _look(self, out: list[Row]) -> None:
         """Let the rules look at what is open and what came since they looked before."""
