@@ -90,7 +90,8 @@ def main() -> None:
         print(
             f"{Path(path).name.partition('.')[0]:12}{len(found) / seconds:10.0f}{size / seconds / 1e3:7.0f}"
             f"{share[0]:7.2f} %{share[1]:6.2f} %{share[2]:6.2f} %{share[3]:8.2f} %"
-            f"{outs[0][0] / seconds / 1e3:6.1f} kB/s   {1e6 * redact / len(found):.0f} + {1e6 * write / len(found):.0f} us a record"
+            f"{outs[0][0] / seconds / 1e3:6.1f} kB/s"
+            f"   {1e6 * redact / len(found):.0f} + {1e6 * write / len(found):.0f} us a record"
         )
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from tracer.errors import FlightError
@@ -45,13 +44,15 @@ class Directory:
                 f"{self.path}: another criscope records there; stop it or name another directory"
             ) from error
 
-    def files(self) -> Iterator[tuple[str, os.stat_result]]:
+    def files(self) -> list[tuple[str, os.stat_result]]:
         """Every regular file of it."""
+        found = []
         with os.scandir(self._fd) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):
                     if entry.is_file(follow_symlinks=False):
-                        yield entry.name, entry.stat(follow_symlinks=False)
+                        found.append((entry.name, entry.stat(follow_symlinks=False)))
+        return found
 
     def create(self, name: str) -> int:
         return os.open(

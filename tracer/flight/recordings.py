@@ -99,7 +99,7 @@ class Recordings:
 
     def _note(self, id_: str, size: int) -> Frozen:
         note: dict[str, object] = {}
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             fd = self._directory.open(f"{id_}.json")
             try:
                 found = json.loads(os.read(fd, MAX_NOTE))

@@ -14,7 +14,7 @@ from tracer.redact.content import Contents, ContentStats
 from tracer.redact.cover import Cover
 from tracer.redact.grpc import Grpc
 from tracer.redact.ttrpc import Ttrpc
-from tracer.streams import MAX_PLACING_BYTES, Chunk, Ended, Gap, Item, Read, Streams, Way
+from tracer.streams import MAX_PLACING_BYTES, Chunk, Ended, Gap, Read, Streams, Way
 
 MAX_HELD_NS = 60_000_000_000
 """A record is held no longer than this by the time of those behind it: a kubelet or runtime that stands still in the
@@ -117,7 +117,8 @@ class Redactor:
             held = self._data(record)
         else:
             for item in self._streams.feed(record):
-                self._item(item)
+                if not isinstance(item, Read):
+                    self._item(item)
             held = _Held(process.clean(record) if isinstance(record, Exec) else record)
         if not self._queue and held.decided:
             # As nearly always.
@@ -200,7 +201,7 @@ class Redactor:
             connection = self._connections[name] = _Connection(peer.path if peer else "", self._contents)
         return connection
 
-    def _item(self, item: Item) -> None:
+    def _item(self, item: Chunk | Gap | Ended) -> None:
         if isinstance(item, Ended):
             ended = self._connections.pop(item.connection, None)
             if ended is not None:
