@@ -128,8 +128,8 @@ def oom_kill(record: OomKill, pod: Pod | None, container: Container | None) -> N
     size = f", {resident >> 20} MiB resident," if record.anon_bytes is not None else ""
     text = f"{record.comm or 'A process'} (process {record.pid}){whose}{size} was killed for want of memory."
     return NodeEvent(
-        f"oom_kill-{record.pid}-{record.time}", record.time, "oom_kill", text, None, record.pid, record.comm or None, pod,
-        container.id if container else None,
+        f"oom_kill-{record.pid}-{record.time}", record.time, "oom_kill", text, None, record.pid, record.comm or None,
+        pod, container.id if container else None,
     )  # fmt: skip
 
 
