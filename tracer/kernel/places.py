@@ -48,7 +48,11 @@ class Places:
                 value = _WANTED.pack(self._follow and serves_runtime(pattern), number)
                 for path in {pattern} if pattern.endswith("*") else {pattern, os.path.realpath(pattern)}:
                     directory, name = os.path.split(path)
-                    found = self._look(directory)
+                    try:
+                        found = self._look(directory)
+                    except OSError as err:
+                        self.hidden[directory] = err.strerror or str(err)
+                        found = self._known.get(directory)
                     if found is not None:
                         known[directory] = found
                         entries = dict.fromkeys(_keys(found, os.fsencode(name)), value) | entries
@@ -65,24 +69,27 @@ class Places:
 
         They are the device's, as `/proc/PID/mountinfo` shows them, and the inode's: `0:54:1234:/run/x.sock`.
         """
-        if self._look(str(Path(path).parent)) == directory:
+        parent = str(Path(path).parent)
+        try:
+            leads_to = self._look(parent)
+        except OSError:
+            leads_to = self._known.get(parent)
+        if leads_to == directory:
             return path
         device, inode = directory
         return f"{device >> MINOR_BITS}:{device & (1 << MINOR_BITS) - 1}:{inode}:{path}"
 
     def _look(self, directory: str) -> Directory | None:
+        """None when it is not there. Raises OSError when it cannot be looked at."""
         try:
             descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                status = os.fstat(descriptor)
-                return self._device(descriptor, status.st_dev), status.st_ino
-            finally:
-                os.close(descriptor)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError as err:
-            self.hidden[directory] = err.strerror or str(err)
-            return self._known.get(directory)
+        try:
+            status = os.fstat(descriptor)
+            return self._device(descriptor, status.st_dev), status.st_ino
+        finally:
+            os.close(descriptor)
 
     def _device(self, descriptor: int, shown: int) -> int:
         """The filesystem's own device; `shown`: what stat tells, which is another where subvolumes have one (btrfs)."""
