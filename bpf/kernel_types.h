@@ -155,6 +155,7 @@ struct trace_event_raw_mark_victim {
 
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned int __state; /* Linux 5.14 */
 	struct mm_struct *mm;
 	int exit_code;
 	int pid;
@@ -169,6 +170,17 @@ struct task_struct {
 };
 
 struct linux_binprm;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task; /* none at the end */
+};
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {

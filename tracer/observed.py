@@ -29,10 +29,8 @@ class Observation:
     threads: int
     blocked_threads: int
     """Those that wait uninterruptibly (D), of the first 256 threads."""
-    wchan: str | None
-    """The kernel function that a waiting thread is in: a blocked one, else the first. Needs CAP_SYS_PTRACE."""
     stack: tuple[str, ...]
-    """The kernel's functions that thread is in, innermost first; empty: not to be read. Needs CAP_SYS_ADMIN."""
+    """The kernel's functions that a blocked thread is in, innermost first; empty: none is, or it cannot be told."""
     cgroup: str | None
     """Path of its memory cgroup: `tracer.cgroups` says whose."""
     cpu_share: float | None
@@ -46,6 +44,11 @@ class Observation:
     """Share (0 to 1) of the last 10 s in which some process of its cgroup waited for a CPU."""
     memory_pressure: float | None
     """The same for memory."""
+
+    @property
+    def wchan(self) -> str | None:
+        """The kernel's function that a blocked thread waits in."""
+        return self.stack[0] if self.stack else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,6 @@ class Snapshot:
     state: State
     threads: int
     blocked_threads: int
-    wchan: str | None
     stack: tuple[str, ...]
     cpu_ns: int
     group: GroupSnapshot
@@ -96,7 +98,6 @@ def observation(snapshot: Snapshot, before: Snapshot | None = None, seen: Observ
         since=seen.since if seen is not None and seen.state == state else snapshot.time,
         threads=snapshot.threads,
         blocked_threads=snapshot.blocked_threads,
-        wchan=snapshot.wchan,
         stack=snapshot.stack,
         cgroup=group.path,
         cpu_share=cpu_share,

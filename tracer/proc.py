@@ -6,8 +6,7 @@ cgroups holds, so look in a thread that nothing waits for.
 """
 
 import os
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,9 +24,6 @@ MAX_THREADS = 256
 MAX_LOOK_THREADS = 512
 """Threads in one look, of all processes: 10 ms."""
 
-MAX_FRAMES = 32
-"""Functions of a kernel stack kept, innermost first; what a process waits for is among them."""
-
 INTERVAL_NS = 500_000_000
 """Looks come no closer: CPU time is told in steps of 10 ms, and a period of CPU limits has 100 ms."""
 
@@ -37,19 +33,16 @@ MAX_INTERVAL_NS = 10_000_000_000
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """Its inode (PROC_PID_INIT_INO, include/linux/proc_ns.h)."""
 
-_WCHAN_BYTES = 512  # KSYM_NAME_LEN
-_STACK_BYTES = 8 << 10  # 64 functions at most
-_FRAME = re.compile(rb"^\[<[^>]*>\] ([^\s+]+)", re.MULTILINE)
+Stacks = Callable[[], Mapping[int, tuple[str, ...]]]
+"""By number of thread, of all blocked ones: the kernel's functions it is in, innermost first."""
+
 _STANDING: tuple[State, ...] = ("stopped", "traced", "dead")  # of all threads when of the first
 
 
 @dataclass(frozen=True, slots=True)
 class _Threads:
-    """`waiting`: the one whose wait says most, None when none waits."""
-
     state: State
-    blocked: int
-    waiting: int | None
+    blocked: tuple[int, ...]
     looked: int
 
 
@@ -57,10 +50,13 @@ class Watch:
     """Looks again and again, and compares each look with the one before. For one thread.
 
     `usable` is False outside the initial process id namespace (a pod needs hostPID): the kernel side's numbers would
-    be other processes there.
+    be other processes there. `stacks` is asked once a look at most, when a thread is blocked
+    (`tracer.kernel.blocked`); /proc shows them to nobody who has dropped his privileges.
     """
 
-    def __init__(self, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> None:
+    def __init__(self, stacks: Stacks, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> None:
+        self._stacks = stacks
+        self._stacks_now: Mapping[int, tuple[str, ...]] | None = None
         self._proc = proc
         self._cgroups = Cgroups(proc, cgroups)
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -82,6 +78,7 @@ class Watch:
             before = self._seen if passed < MAX_INTERVAL_NS else {}
             self._time = now
             self._cgroups.forget()
+            self._stacks_now = None
             self._seen = {}
             threads = MAX_LOOK_THREADS
             for pid in wanted:
@@ -104,7 +101,6 @@ class Watch:
             if stat is None:
                 return None
             found = _threads(directory, pid, stat, threads)
-            wchan, stack = (None, ()) if found.waiting is None else _waits(directory, found.waiting)
             snapshot = Snapshot(
                 time=now,
                 pid=pid,
@@ -112,9 +108,8 @@ class Watch:
                 started=stat.started,
                 state=found.state,
                 threads=stat.threads,
-                blocked_threads=found.blocked,
-                wchan=wchan,
-                stack=stack,
+                blocked_threads=len(found.blocked),
+                stack=self._stack(found.blocked),
                 cpu_ns=stat.ticks * self._tick_ns,
                 group=self._cgroups.around(read_file("cgroup", CGROUP_BYTES, directory)),
             )
@@ -122,11 +117,18 @@ class Watch:
             os.close(directory)
         return snapshot, found.looked
 
+    def _stack(self, blocked: tuple[int, ...]) -> tuple[str, ...]:
+        """Of the first that is still blocked."""
+        if not blocked:
+            return ()
+        if self._stacks_now is None:
+            self._stacks_now = self._stacks()
+        return next((self._stacks_now[tid] for tid in blocked if tid in self._stacks_now), ())
+
 
 def _threads(directory: int, pid: int, stat: Stat, limit: int) -> _Threads:
     if stat.threads <= 1 or stat.state in _STANDING:
-        waits = stat.state not in ("running", "zombie", "dead")
-        return _Threads(stat.state, int(stat.state == "disk_sleep"), pid if waits else None, 0)
+        return _Threads(stat.state, (pid,) if stat.state == "disk_sleep" else (), 0)
     states: dict[int, State] = {}
     looked = 0
     for tid in _tids(directory, limit):
@@ -134,10 +136,10 @@ def _threads(directory: int, pid: int, stat: Stat, limit: int) -> _Threads:
         thread = Stat.read(f"task/{tid}/stat", directory)
         if thread is not None and thread.state != "zombie":  # the first may end before the others
             states[tid] = thread.state
-    blocked = [tid for tid, state in states.items() if state == "disk_sleep"]
+    blocked = tuple(tid for tid, state in states.items() if state == "disk_sleep")
     first: State = states.get(pid, next(iter(states.values()), stat.state))
     state: State = "running" if "running" in states.values() else "disk_sleep" if blocked else first
-    return _Threads(state, len(blocked), next(iter(blocked), pid), looked)
+    return _Threads(state, blocked, looked)
 
 
 def _tids(directory: int, limit: int) -> list[int]:
@@ -152,12 +154,3 @@ def _tids(directory: int, limit: int) -> list[int]:
         return []
     finally:
         os.close(task)
-
-
-def _waits(directory: int, tid: int) -> tuple[str | None, tuple[str, ...]]:
-    """(wait channel, kernel stack) of a thread; both need privileges, without which they are "0" and refused."""
-    wchan = read_file(f"task/{tid}/wchan", _WCHAN_BYTES, directory).decode(errors="replace").strip()
-    stack = _FRAME.findall(read_file(f"task/{tid}/stack", _STACK_BYTES, directory))
-    return wchan if wchan not in ("", "0") else None, tuple(
-        each.decode(errors="replace") for each in stack[:MAX_FRAMES]
-    )

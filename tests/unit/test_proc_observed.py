@@ -15,7 +15,6 @@ FIRST = Snapshot(
     state="sleeping",
     threads=12,
     blocked_threads=0,
-    wchan=None,
     stack=(),
     cpu_ns=60 * SECOND,
     group=GroupSnapshot("/system.slice/containerd.service", throttling={"/system.slice": (100, 50)}, cpu_limit=0.5),

@@ -68,6 +68,8 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "bpf_program__set_autoload": (c_int, (ProgramHandle, ctypes.c_bool)),
     "bpf_program__attach": (LinkHandle, (ProgramHandle,)),
     "bpf_link__destroy": (c_int, (LinkHandle,)),
+    "bpf_link__fd": (c_int, (LinkHandle,)),
+    "bpf_iter_create": (c_int, (c_int,)),
     "bpf_map__fd": (c_int, (MapHandle,)),
     "bpf_map__key_size": (c_uint32, (MapHandle,)),
     "bpf_map__value_size": (c_uint32, (MapHandle,)),

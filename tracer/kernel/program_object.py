@@ -137,6 +137,10 @@ class ProgramObject:
             raise KernelError(f"attach {program}", ctypes.get_errno(), MESSAGES.take())
         self._links[program] = link
 
+    def iterate(self, program: str) -> int:
+        """A descriptor whose text an attached iterator writes while it is read; needs no privilege (Linux 5.19)."""
+        return _check(f"iterate {program}", library().bpf_iter_create(library().bpf_link__fd(self._links[program])))
+
     def missed_runs(self, program: str) -> int:
         """How often the kernel left a program out because it was running on that CPU already (preemptible kernels)."""
         fd = library().bpf_program__fd(self._program(program))
