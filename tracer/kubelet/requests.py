@@ -23,7 +23,7 @@ class HousekeepingRun(Run):
         if call.scope is Scope.READY:
             # Kubelet 1.20 lists once more in the same pass, past its cache.
             return method == "ListPodSandbox" and length == 2 and call.api != "v1"
-        return length == 2 and method in _REQUESTED and not call.timeout and self.at_once(call)
+        return length == 2 and method in _REQUESTED and not call.timeout
 
     def sent(self, call: CriCall) -> None:
         super().sent(call)

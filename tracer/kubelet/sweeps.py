@@ -54,7 +54,7 @@ class Sweep(Run):
             return True
         # The stop before a removal may have no name yet.
         one = method in ("StopPodSandbox", "RemovePodSandbox")
-        return one and self.kind == "container_gc" and last.asks in _GC_BEFORE_STOP
+        return one and self.kind == "container_gc" and last.asks in _GC_BEFORE_STOP and self._dead(call)
 
     def _wants_status(self, call: CriCall) -> bool:
         """Log rotation asks for running containers, GC for dead ones that it removes."""
@@ -75,6 +75,11 @@ class Sweep(Run):
         if self._states is None:
             self._states = {item.id: item.state for item in self.calls[0].containers or ()}
         return self._states.get(call.container_id or "")
+
+    def _dead(self, call: CriCall) -> bool:
+        """Whether it listed the call's sandbox as not ready: of a ready one a pod worker stops it."""
+        listed = next((each.sandboxes for each in self.calls if each.asks == "ListPodSandbox"), None)
+        return listed is None or any(item.id == call.sandbox_id and not item.ready for item in listed)
 
     def sent(self, call: CriCall) -> None:
         super().sent(call)

@@ -206,6 +206,20 @@ def test_garbage_collection_stops_what_the_runtime_knows_nothing_of_before_it_re
     assert script.passes == {}
 
 
+def test_a_pod_that_goes_while_sandboxes_are_collected_is_stopped_by_its_own_worker():
+    script = settled()
+    of_a(script, "StopContainer", grace=2)
+    dead = sandbox("old", ready=False)
+    calls = [sweep(script), sweep(script)]
+    calls.append(script.call("ListPodSandbox", scope=Scope.ALL, sandboxes=(*A[0], dead)))
+    calls.append(script.call("StopPodSandbox", pod=pod("old"), sandbox_id=dead.id))
+    calls.append(script.call("RemovePodSandbox", pod=pod("old"), sandbox_id=dead.id))
+    stop = script.call("StopPodSandbox", pod=pod("a"), sandbox_id="a-s0")
+    script.wait(S)
+    assert kinds(script, calls) == ["container_gc"] * 3 + ["sandbox_gc"] * 2
+    assert kinds(script, [stop]) == ["terminate"]
+
+
 def test_what_starts_at_the_same_moment_is_kept_apart():
     """Garbage collection, image detection and the first relist all begin when the kubelet does."""
     script = Script(fresh=True)
