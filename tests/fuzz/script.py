@@ -12,10 +12,9 @@ What one end sends goes into the other end's queue; `READ` takes from it, so tha
 an entry says otherwise.
 """
 
-import random
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tracer.heads import PREFACE
@@ -87,7 +86,7 @@ class _Stage:
         self.time = FIRST
         self.offsets: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         self.taken: defaultdict[tuple[str, str], int] = defaultdict(int)  # bytes of `sent` the reader has read
-        self.closed: dict[int, int] = {}
+        self.closed: set[int] = set()
         self.generation: defaultdict[int, int] = defaultdict(int)
         self.last: Record | None = None
         self.begun: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -112,12 +111,14 @@ class _Stage:
         comm = CLIENTS[place] if side == "client" else "containerd"
         pid = (100 if side == "client" else 200) + (place if side == "client" else 0)
         text = entry.payload.decode("utf-8", "replace")
+        if place in self.closed and what in (DATA, PART, JUMP, READ, OPENED):
+            # Nothing follows on a connection of which an end has read the end.
+            self.closed.remove(place)
+            self.generation[place] += 1
         if what == OPENED:
-            if self.closed.pop(place, 0):
-                self.generation[place] += 1
             return Opened(self.time, self._name(place), side, PATHS[place], pid, comm)
         if what == CLOSED:
-            self.closed[place] = 1
+            self.closed.add(place)
             return Closed(self.time, self._name(place), side, pid, len(entry.payload))
         if what == EXEC:
             words = text.split("\0")
@@ -127,7 +128,7 @@ class _Stage:
         if what == LOST:
             return Lost(self.time, "socket", len(entry.payload))
         if what == AGAIN:
-            return self.last
+            return None if place in self.closed else self.last
         record = self.last = self._data(what, entry, self._name(place), side, PATHS[place], pid, comm)
         return record
 
@@ -215,116 +216,3 @@ def _float(step: int) -> tuple[int, int]:
         return 0, 0
     exponent = max(1, (step << 10).bit_length() - 9)
     return min(exponent, 44), max(0, min(255, ((step << 10) >> exponent) - 256))
-
-
-# mutation
-
-Change = Callable[[bytes, int], bytes]
-"""Some bytes, changed; at most so many."""
-
-
-def mutate(data: bytes, size: int, seed: int, change: Change | None = None, pool: list[Entry] | None = None) -> bytes:
-    """The script with some entries dropped, repeated, moved, cut, joined, lost, late, or with other bytes."""
-    chance = random.Random(seed)
-    found = entries(data)
-    for _ in range(chance.choice((1, 1, 1, 2, 4))):
-        _mutate(found, chance, change, pool)
-    out = packed(found)
-    while len(out) > size and found:
-        del found[chance.randrange(len(found))]
-        out = packed(found)
-    return out
-
-
-def _mutate(found: list[Entry], chance: random.Random, change: Change | None, pool: list[Entry] | None) -> None:
-    if pool and (not found or chance.random() < 0.1):
-        begin = chance.randrange(len(pool))
-        at = chance.randrange(len(found) + 1)
-        found[at:at] = [_copy(entry) for entry in pool[begin : begin + chance.randrange(1, 6)]]
-        return
-    if not found:
-        found.append(Entry(DATA, 0, 0, 0, PREFACE))
-        return
-    at = chance.randrange(len(found))
-    entry = found[at]
-    match chance.randrange(14):
-        case 0:
-            del found[at : at + chance.choice((1, 1, 2, 5))]
-        case 1:
-            found.insert(chance.randrange(len(found) + 1), _copy(entry))
-        case 2:
-            found.insert(chance.randrange(len(found)), found.pop(at))
-        case 3:
-            entry.what ^= GONE
-        case 4:
-            entry.late = chance.randrange(MAX_LATE + 1)
-        case 5:
-            entry.what = entry.what & ~0x0F | chance.randrange(10)
-        case 6:
-            entry.end = chance.randrange(256)
-        case 7:
-            entry.payload = entry.payload[: chance.randrange(len(entry.payload) + 1)]
-        case 8 if len(entry.payload) > 1:
-            cut = chance.randrange(1, len(entry.payload))
-            found.insert(at + 1, Entry(entry.what, entry.end & 3, 0, entry.late, entry.payload[cut:]))
-            entry.payload = entry.payload[:cut]
-        case 9 if at:
-            found[at - 1].payload += entry.payload
-            del found[at]
-        case 10:
-            del found[: chance.randrange(len(found))]
-        case 11 | 12:
-            entry.payload = reframed(entry.payload, chance, change)
-        case _:
-            entry.payload = _changed(entry.payload, chance, change)
-
-
-def _copy(entry: Entry) -> Entry:
-    return Entry(entry.what, entry.end, entry.step, entry.late, entry.payload)
-
-
-def _changed(data: bytes, chance: random.Random, change: Change | None) -> bytes:
-    if change is not None and data:
-        return change(data, len(data) + 64)
-    out = bytearray(data or b"\0")
-    for _ in range(chance.choice((1, 1, 3))):
-        out[chance.randrange(len(out))] = chance.randrange(256)
-    return bytes(out)
-
-
-def reframed(data: bytes, chance: random.Random, change: Change | None = None) -> bytes:
-    """The bytes with one HTTP/2 frame in them dropped, repeated, moved, given other flags or bytes."""
-    start = len(PREFACE) if data.startswith(PREFACE) else 0
-    frames = list(_frames(data[start:]))
-    if not frames:
-        return _changed(data, chance, change)
-    at = chance.randrange(len(frames))
-    kind, flags, stream, payload = frames[at]
-    match chance.randrange(8):
-        case 0:
-            del frames[at]
-        case 1:
-            frames.insert(at, frames[at])
-        case 2:
-            frames.insert(chance.randrange(len(frames)), frames.pop(at))
-        case 3:
-            frames[at] = kind, flags ^ 1 << chance.randrange(8), stream, payload
-        case 4:
-            frames[at] = chance.randrange(11), flags, stream, payload
-        case 5:
-            frames[at] = kind, flags, max(0, stream + chance.choice((-2, 2, 4, -stream))), payload
-        case _:
-            frames[at] = kind, flags, stream, _changed(payload, chance, change)
-    return data[:start] + b"".join(
-        len(payload).to_bytes(3, "big") + bytes([kind, flags]) + (stream & 0xFFFFFFFF).to_bytes(4, "big") + payload
-        for kind, flags, stream, payload in frames
-    )
-
-
-def _frames(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    at = 0
-    while at + 9 <= len(data):
-        length = int.from_bytes(data[at : at + 3], "big")
-        stream = int.from_bytes(data[at + 5 : at + 9], "big")
-        yield data[at + 3], data[at + 4], stream, data[at + 9 : at + 9 + length]
-        at += 9 + length

@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from functools import partial
 from typing import Any
 
 import atheris
@@ -18,17 +17,11 @@ def main() -> None:
         harness = importlib.import_module(f"tests.fuzz.harness.{name}")
     options: dict[str, Any] = {}
     if hasattr(harness, "mutate"):
-        from tests.fuzz.script import entries
-
-        pool = [entry for seed in harness.seeds() for entry in entries(seed)] if hasattr(harness, "script") else []
-        options["custom_mutator"] = partial(_mutate, harness.mutate, pool)
+        options["custom_mutator"] = lambda data, size, seed: harness.mutate(data, size, seed, atheris.Mutate)
+    # For -merge libFuzzer starts itself anew, by a shell: what it calls itself is the whole command.
+    sys.argv[0] = f"{sys.executable} -m tests.fuzz.target {name}"
     atheris.Setup(sys.argv, harness.run, **options)
     atheris.Fuzz()
-
-
-def _mutate(mutate: Any, pool: Any, data: bytes, size: int, seed: int) -> bytes:
-    result: bytes = mutate(data, size, seed, atheris.Mutate, pool)
-    return result
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from tracer.redact import guess
 from tracer.redact.schema import KNOWN_ANNOTATIONS, Plan, Rule
-from tracer.redact.wire import LENGTH, Malformed, fields
+from tracer.redact.wire import LENGTH, VARINT, Malformed, fields
 
 Ranges = list[tuple[int, int]]
 """Half-open ranges of bytes to overwrite, ascending."""
@@ -94,5 +94,6 @@ def _entry(data: bytes, at: int, end: int, known: frozenset[bytes], found: Range
     keys = [data[begin:until] for tag, begin, until in members if tag == _KEY]
     keep = bool(keys) and known.issuperset(keys)
     for tag, begin, until in members:
-        if begin < until and not (tag == _KEY or (tag == _VALUE and keep)):
+        # A number stays: covered it would end elsewhere.
+        if begin < until and tag & 7 != VARINT and not (tag == _KEY or (tag == _VALUE and keep)):
             found.append((begin, until))

@@ -1,15 +1,18 @@
 """The CRI's messages: any bytes are a method's message, with facts of the right types, or a DecodeError; and what is
 proven of an unnamed call is a method."""
 
+import random
 from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
 
 from tests.fuzz.contract import text
+from tests.fuzz.mutation import Change, remade
 from tests.fuzz.samples import messages
 from tests.fuzz.taps import Taps, piece
 from tracer.calls import Call
 from tracer.facts import Container, CriCall, Pod, Scope
+from tracer.plugins import pod_uid
 from tracer.proofs import Evidence, by_elimination, contradicts, only_id, proven
 from tracer.schema import METHODS, command, read_containers, read_request, read_response, read_sandboxes, unary
 from tracer.streams import Peer
@@ -39,6 +42,8 @@ def run(data: bytes) -> None:
     ident = only_id(request)
     assert ident is None or len(ident) == 64
     contradicts(method, request)
+    uid = pod_uid("csi.v1.Node", "NodePublishVolume", request)
+    assert uid is None or len(uid) in (32, 36)
     assert unary(method) in METHODS
 
 
@@ -86,6 +91,20 @@ def _lists(data: bytes) -> None:
         _container(each.container)
 
 
+def mutate(data: bytes, size: int, seed: int, change: Change | None = None) -> bytes:
+    chance = random.Random(seed)
+    taps = Taps(data)
+    method, request, response = taps.byte(), taps.piece(), taps.rest()
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        if chance.random() < 0.1:
+            method = chance.randrange(len(NAMES))
+        elif chance.random() < 0.5:
+            request = remade(request, chance, change)[:0xFFFF]
+        else:
+            response = remade(response, chance, change)
+    return (bytes([method]) + piece(request) + response)[:size]
+
+
 def seeds() -> Iterator[bytes]:
     requests: dict[str, bytes] = {}
     for path, way, data in messages():
@@ -98,3 +117,5 @@ def seeds() -> Iterator[bytes]:
             yield bytes([NAMES.index(name)]) + piece(requests.get(name, b"")) + data
         elif name in METHODS:
             yield bytes([NAMES.index(name)]) + piece(data)
+    path = b"/var/lib/kubelet/pods/0e6c1f9e-3f5b-4d0e-9a53-6a5a6b0c2f11/volumes/kubernetes.io~csi/data/mount"
+    yield b"\0" + piece(b"\x0a\x03vol\x22" + bytes([len(path)]) + path)

@@ -24,12 +24,17 @@ def run(data: bytes) -> None:
     ours = Headers(stats, whole=not missed)
     growing = Growing(stats)
     olds: dict[tuple[int, bytes], bytes] = {}
+    blocks_before: list[bytes] = []
     valid = True  # what an encoder writes, as far as hpack says
     for number in range(MAX_BLOCKS):
         if not taps.more:
             return
         kind = taps.byte()
-        block = _encoded(encoder, taps) if kind & 1 and valid else taps.piece()
+        if kind & 2 and blocks_before:
+            block = blocks_before[kind >> 2 if kind >> 2 < len(blocks_before) else -1]  # means something else by now
+        else:
+            block = _encoded(encoder, taps) if kind & 1 and valid else taps.piece()
+        blocks_before.append(block)
         true: list[tuple[bytes, bytes]] | None = None
         if valid:
             try:
@@ -96,4 +101,6 @@ def seeds() -> Iterator[bytes]:
     lines = bytes([1, 3, 1]) + piece(b"a") + bytes([2]) + piece(b"b" * 50) + bytes([3]) + piece(b"c" * 300)
     yield b"\0" + lines * 4
     yield b"\2" + lines * 4
+    yield b"\0" + (lines + b"\2\6\xff") * 4
+    yield b"\1" + (lines + b"\2\6\xff") * 4
     yield b"\0" + lines + b"\0" + piece(b"\x20") + lines + b"\0" + piece(b"\x3f\xe1\x1f") + lines

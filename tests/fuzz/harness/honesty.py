@@ -68,7 +68,7 @@ def _equal(call: Call, true: Call) -> None:
     assert call.response_bytes <= true.response_bytes
 
 
-def mutate(data: bytes, size: int, seed: int, change: object = None, pool: object = None) -> bytes:
+def mutate(data: bytes, size: int, seed: int, change: object = None) -> bytes:
     chance = random.Random(seed)
     number = data[0] if data and chance.random() < 0.95 else chance.randrange(COUNT)
     return bytes([number]) + mishaps.mutate(data[1:], size - 1, chance)

@@ -8,22 +8,27 @@ from tests.fuzz.taps import Taps, piece
 from tracer.kernel import decoder as module
 from tracer.kernel import layouts
 from tracer.kernel.decoder import CNI_VARIABLES, Decoder
-from tracer.records import Closed, Data, Exec, Exit, Opened, Record
+from tracer.kernel.places import Places
+from tracer.records import Closed, Data, Exec, Exit, OomKill, Opened, Record
 
-KIND, SIDE, DIRECTION = 32, 33, 34  # offsets in record_head
-FIXED = (layouts.OPENED, layouts.DATA, layouts.CLOSED, layouts.EXEC, layouts.EXIT)
-SIZES = [layout.expected().size for layout in FIXED]
-CAPTURED, ARGV, ENV = (
-    layouts.DATA.compiled().size - 12, layouts.HEAD.expected().size + 4, layouts.HEAD.expected().size + 8,
+FIXED = (layouts.OPENED, layouts.DATA, layouts.CLOSED, layouts.EXEC, layouts.EXIT, layouts.OOM)
+KINDS = (
+    layouts.RECORD_OPENED, layouts.RECORD_DATA, layouts.RECORD_CLOSED, layouts.RECORD_EXEC, layouts.RECORD_EXIT,
+    layouts.RECORD_OOM,
 )  # fmt: skip
+TAILS = (("path_length",), ("captured",), (), ("argv_bytes", "env_bytes"), (), ("cgroup_bytes",))
+"""By kind: the members that tell how long what follows the fixed ones is, in order."""
+
+PATTERNS = ["/run/containerd/containerd.sock", "/run/containerd/s/*"]
 MAX_RECORDS, CONNECTIONS, NAMES = 64, 5, 6
+HONEST = 0x80  # the lengths are true
 
 
 def run(data: bytes) -> None:
     taps = Taps(data)
     paths: dict[str, str] = {}
     with limits(module, CONNECTIONS=CONNECTIONS, NAMES=NAMES):
-        decoder = Decoder("f-")
+        decoder = Decoder("f-", Places(PATTERNS, follow=False))
         for _ in range(MAX_RECORDS):
             if not taps.more:
                 return
@@ -36,27 +41,35 @@ def run(data: bytes) -> None:
 def _written(taps: Taps) -> bytes:
     """A record as the programs write it: of a known kind, a side, a direction, and with all its fixed members."""
     choice = taps.byte()
-    kind = choice % 5
-    raw = bytearray(taps.full(SIZES[kind]))
-    raw[KIND], raw[SIDE], raw[DIRECTION] = kind + 1, choice >> 3 & 1, choice >> 4 & 1
-    if kind + 1 == layouts.RECORD_DATA:
-        payload = taps.piece()
-        if not choice & 0x80:
-            raw[CAPTURED : CAPTURED + 4] = len(payload).to_bytes(4, "little")
-        return bytes(raw) + payload
-    if kind + 1 == layouts.RECORD_EXEC:
-        argv, env = taps.piece(), taps.piece()
-        if not choice & 0x80:
-            raw[ARGV : ARGV + 4] = len(argv).to_bytes(4, "little")
-            raw[ENV : ENV + 4] = len(env).to_bytes(4, "little")
-        return bytes(raw) + argv + env
-    return bytes(raw)
+    which = (choice & 7) % len(FIXED)
+    layout = FIXED[which]
+    raw = bytearray(taps.full(layout.expected().size))
+    head = layouts.HEAD.expected().members
+    raw[head["kind"][0]] = KINDS[which]
+    raw[head["side"][0]], raw[head["direction"][0]] = choice >> 3 & 1, choice >> 4 & 1
+    if layout is layouts.OPENED:
+        _put(raw, layout, "place", choice >> 5 & 3 if choice >> 5 & 3 <= len(PATTERNS) else 0)
+    tails = [taps.piece() for _ in TAILS[which]]
+    if choice & HONEST:
+        for name, tail in zip(TAILS[which], tails, strict=True):
+            _put(raw, layout, name, len(tail))
+    return bytes(raw) + b"".join(tails)
+
+
+def _put(raw: bytearray, layout: layouts.Layout, name: str, value: int) -> None:
+    at, size = layout.expected().members[name]
+    raw[at : at + size] = value.to_bytes(size, "little")
+
+
+def _get(raw: bytes, layout: layouts.Layout, name: str) -> int:
+    at, size = layout.expected().members[name]
+    return int.from_bytes(raw[at : at + size], "little")
 
 
 def _check(raw: bytes, record: Record, paths: dict[str, str]) -> None:
     assert record.time == int.from_bytes(raw[:8], "little")
-    if not isinstance(record, (Closed,)):
-        assert isinstance(record, (Opened, Data, Exec, Exit))
+    if not isinstance(record, Closed):
+        assert isinstance(record, (Opened, Data, Exec, Exit, OomKill))
         text(record.comm)
         assert "\0" not in record.comm
     if isinstance(record, Opened):
@@ -65,52 +78,70 @@ def _check(raw: bytes, record: Record, paths: dict[str, str]) -> None:
         paths[record.connection] = record.path
     elif isinstance(record, Data):
         assert record.path in ("", paths.get(record.connection))
-        assert raw[SIZES[1] :].startswith(record.data)
-        assert len(record.data) <= int.from_bytes(raw[CAPTURED : CAPTURED + 4], "little")
-        assert record.length >= 0
+        assert raw[layouts.DATA.expected().size :].startswith(record.data)
+        assert len(record.data) <= _get(raw, layouts.DATA, "captured")
+        assert record.length == _get(raw, layouts.DATA, "length")
+        assert record.offset == _get(raw, layouts.DATA, "offset")
     elif isinstance(record, Exec):
         assert record.env.keys() <= CNI_VARIABLES
         for word in [*record.argv, *record.env.values()]:
             text(word)
             assert "\0" not in word
+    elif isinstance(record, OomKill):
+        if record.cgroup is not None:
+            text(record.cgroup)
+        for count in (record.anon_bytes, record.file_bytes, record.shmem_bytes):
+            assert count is None or count >= 0
 
 
 def seeds() -> Iterator[bytes]:
     names: dict[str, int] = {}
     out = b""
     for record in records("startup")[:400]:
-        made = _seed(record, names)
-        out += made
+        out += _seed(record, names)
         if len(out) > 3000:
             yield out
             out = b""
     yield out
-    for kind in range(5):
-        yield bytes([kind]) * 200
-        yield bytes([kind | 0x80]) * 200
+    for which in range(len(FIXED)):
+        yield bytes([which]) * 200
+        yield bytes([which | HONEST]) * 200
+    for place, path in ((1, b"containerd.sock\0"), (2, b"5a5a\0s\0"), (0, b"\0name"), (0, b"/run/x/\xff.sock\0")):
+        fixed = bytearray(layouts.OPENED.expected().size)
+        _put(fixed, layouts.OPENED, "names", place)
+        _put(fixed, layouts.OPENED, "directory", 77)
+        yield bytes([place << 5 | HONEST]) + bytes(fixed) + piece(path)
 
 
 def _seed(record: Record, names: dict[str, int]) -> bytes:
-    def head(pid: int, comm: str) -> bytes:
-        name = comm.encode()[:15].ljust(16, b"\0")
-        return record.time.to_bytes(8, "little") + pid.to_bytes(4, "little") * 2 + name + bytes(8)
-
     if isinstance(record, Exec):
         argv = "\0".join(record.argv).encode() + b"\0"
         env = b"".join(f"{name}={value}\0".encode() for name, value in record.env.items())
-        return b"\3" + head(record.pid, record.comm) + bytes(16) + piece(argv) + piece(env)
+        return _made(layouts.EXEC, record, HONEST | 3) + piece(argv) + piece(env)
     if isinstance(record, Exit):
-        return b"\4" + head(record.pid, record.comm) + bytes(4) + record.code.to_bytes(4, "little")
+        return _made(layouts.EXIT, record, 4, status=record.code)
     if not isinstance(record, Data):
         return b""
     out = b""
-    number = names.setdefault(record.connection, len(names))
-    shape = (record.side == "server") << 3 | (record.direction == "recv") << 4
-    if number == len(names) - 1:
-        path = record.path.encode()
-        body = number.to_bytes(8, "little") + len(path).to_bytes(4, "little") + bytes(4) + path[:112].ljust(112, b"\0")
-        out = bytes([shape]) + head(record.pid, record.comm) + body
-    members = (number, record.offset, record.length, 0, record.fd, 1)
-    sizes = (8, 8, 4, 4, 4, 4)
-    body = b"".join(value.to_bytes(size, "little") for value, size in zip(members, sizes, strict=True))
-    return out + bytes([shape | 1]) + head(record.pid, record.comm) + body + piece(record.data[:300])
+    shape = HONEST | (record.side == "server") << 3 | (record.direction == "recv") << 4
+    if record.connection not in names:
+        names[record.connection] = len(names)
+        out = _made(layouts.OPENED, record, shape, connection=names[record.connection]) + piece(record.path.encode())
+    members = {
+        "connection": names[record.connection],
+        "offset": record.offset,
+        "length": record.length,
+        "fd": record.fd,
+    }
+    return out + _made(layouts.DATA, record, shape | 1, **members) + piece(record.data[:300])
+
+
+def _made(layout: layouts.Layout, record: Exec | Exit | Data, choice: int, **members: int) -> bytes:
+    raw = bytearray(layout.expected().size)
+    for name, value in {"time": record.time, "pid": record.pid}.items():
+        _put(raw, layouts.HEAD, name, value)
+    at, size = layouts.HEAD.expected().members["comm"]
+    raw[at : at + size] = record.comm.encode()[: size - 1].ljust(size, b"\0")
+    for name, value in members.items():
+        _put(raw, layout, name, value)
+    return bytes([choice]) + bytes(raw)

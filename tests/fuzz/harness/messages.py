@@ -21,51 +21,55 @@ def run(data: bytes) -> None:
     taps = Taps(data)
     encoding = ENCODINGS[taps.byte() & 3]
     sizes = [taps.number(2) % 700 for _ in range(taps.byte() % 16)]
-    missing = {taps.byte(): taps.number(2) % 2000 for _ in range(taps.byte() % 4)}
+    missing = {taps.byte() % (len(sizes) + 1): taps.number(2) % 700 for _ in range(taps.byte() % 4)}
     raw = taps.rest()
     with limits(module, MAX_MESSAGE=LARGEST), limits(kept_module, MAX_KEPT=KEPT):
-        _feed(raw, sizes, encoding, missing)
-        if not missing:
-            _same(raw, sizes, encoding)
+        _same(raw, _feed(raw, sizes, encoding, {}), lossy=False)
+        _same(raw, _feed(raw, sizes, encoding, missing), lossy=True)
     whole = only(raw, 5)
     if whole is not None:
         assert whole.data == raw[PREFIX:]
 
 
 def _feed(raw: bytes, sizes: list[int], encoding: str, missing: dict[int, int]) -> list[Message]:
+    """The bytes in pieces; of some of them so many bytes are missing in the middle."""
     kept = Kept()
     body = Body(kept, encoding)
     found: list[Message] = []
     at = 0
     for number, size in enumerate([*sizes, len(raw)]):
         piece = raw[at : at + size]
-        at += size
-        found += body.feed(piece, number, missing.get(number, 0))
+        at += len(piece)
+        gone = min(missing.get(number, 0), len(piece))
+        middle = (len(piece) - gone) // 2
+        found += body.feed(piece[:middle] + piece[middle + gone :], number, gone)
         assert 0 <= kept.bytes <= KEPT
-    for message in found:
-        assert message.length >= 0
-        assert message.data is None or len(message.data) <= LARGEST
     assert not body.malformed or body.lost
     body.close()
     assert kept.bytes == 0
     return found
 
 
-def _same(raw: bytes, sizes: list[int], encoding: str) -> None:
-    cut = [(each.length, each.data) for each in _feed(raw, sizes, encoding, {})]
+def _same(raw: bytes, found: list[Message], *, lossy: bool) -> None:
+    """Every message is the one that was sent, or visibly not there; without loss all of them are told."""
     at, true = 0, []
     while at + PREFIX <= len(raw):
         packed, length = struct.unpack_from(">BI", raw, at)
         if packed > 1 or at + PREFIX + length > len(raw):
             break
-        true.append((packed, length, raw[at + PREFIX : at + PREFIX + length]))
+        true.append((packed, raw[at + PREFIX : at + PREFIX + length]))
         at += PREFIX + length
-    assert [length for length, _ in cut] == [length for _, length, _ in true]
-    for (_, data), (packed, length, plain) in zip(cut, true, strict=True):
-        if not packed and length <= LARGEST:
-            assert data == plain
-        elif packed and data is not None:
-            assert data == zlib.decompress(plain, zlib.MAX_WBITS | 32)
+    assert len(found) <= len(true)
+    assert lossy or len(found) == len(true)
+    for message, (packed, plain) in zip(found, true, strict=False):
+        assert message.length == len(plain)
+        if message.data is None:
+            assert lossy or packed or len(plain) > LARGEST
+        elif not packed:
+            assert message.data == plain
+        else:
+            assert len(message.data) <= LARGEST
+            assert message.data == zlib.decompress(plain, zlib.MAX_WBITS | 32)
 
 
 def seeds() -> Iterator[bytes]:

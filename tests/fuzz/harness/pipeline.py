@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from pydantic_core import to_json
 
-from tests.fuzz import script
 from tests.fuzz.contract import limits
+from tests.fuzz.mutation import mutate
 from tests.fuzz.samples import scripts
 from tests.fuzz.script import scene
 from tracer import kept, rpc, streams
@@ -15,8 +15,6 @@ from tracer.pipeline import Pipeline
 from tracer.rows import Row
 from tracer.store.columns import columns
 from tracer.texts import MAX_ERROR
-
-mutate = script.mutate
 
 OFFSET = 1_796_000_000_000_000_000
 TICK_NS = 250_000_000
@@ -68,3 +66,6 @@ def _check(rows: list[Row], ended: dict[tuple[str, str], int]) -> None:
 
 def seeds() -> Iterator[bytes]:
     return scripts(lambda _: True, 8, 60)
+
+
+__all__ = ["mutate", "run", "seeds"]

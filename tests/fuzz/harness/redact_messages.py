@@ -1,13 +1,16 @@
 """Redaction of one message: same length, still the same kind of message, and every secret field of it overwritten."""
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from tests.fuzz.mutation import Change, remade
 from tests.fuzz.samples import messages
 from tests.fuzz.taps import Taps
+from tests.unit.redact.canary import calls
 from tracer.protocol import api_pb2
 from tracer.redact.content import Contents
 from tracer.redact.schema import KNOWN_ANNOTATIONS, SECRET_FIELDS
@@ -79,9 +82,22 @@ def _covered(message: Any, before: Any) -> None:
             assert type(value) is type(was)
 
 
+def mutate(data: bytes, size: int, seed: int, change: Change | None = None) -> bytes:
+    chance = random.Random(seed)
+    head, body = data[:2].ljust(2, b"\0"), data[2:]
+    if chance.random() < 0.1:
+        head = bytes([chance.randrange(len(METHODS)), chance.randrange(2)])
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        body = remade(body, chance, change)
+    return (head + body)[:size]
+
+
 def seeds() -> Iterator[bytes]:
     places = {path: number for number, (path, _) in enumerate(METHODS)}
     for path, way, data in messages():
         place = places.get(path.replace("v1alpha2", "v1"))
         if place is not None:
             yield bytes([place, WAYS.index(way)]) + data
+    for path, pair in calls().items():
+        for number, data in enumerate(pair):
+            yield bytes([places[path], number]) + data

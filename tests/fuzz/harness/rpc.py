@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from tests.fuzz import script
 from tests.fuzz.contract import Growing, limits, text
+from tests.fuzz.mutation import mutate
 from tests.fuzz.samples import grpc, scripts
 from tests.fuzz.script import Entry, entries, packed, scene
 from tracer import kept, reading
@@ -15,8 +15,6 @@ from tracer.metadata import STATUS
 from tracer.records import Closed, Data, Record
 from tracer.rpc import Rpc
 from tracer.streams import Streams
-
-mutate = script.mutate
 
 STREAMS, OPEN, KEPT, WAITING = 6, 10, 30_000, 12
 
@@ -134,3 +132,6 @@ def _facts(records: Iterable[Record]) -> list[tuple[object, ...]]:
 
 def seeds() -> Iterator[bytes]:
     return scripts(grpc, 8, 24)
+
+
+__all__ = ["mutate", "run", "seeds"]

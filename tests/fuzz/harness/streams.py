@@ -4,16 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 
-from tests.fuzz import script
 from tests.fuzz.contract import Growing, limits
+from tests.fuzz.mutation import mutate
 from tests.fuzz.samples import grpc, scripts
 from tests.fuzz.script import Scene, scene
 from tracer import placing
 from tracer import streams as module
 from tracer.records import Data
 from tracer.streams import Chunk, Ended, Gap, Item, Read, Streams
-
-mutate = script.mutate
 
 AHEAD, HELD, CONNECTIONS = 3000, 6000, 4
 
@@ -73,3 +71,6 @@ def _bounded(streams: Streams, latest: int) -> None:
 
 def seeds() -> Iterator[bytes]:
     return scripts(grpc, 8, 24)
+
+
+__all__ = ["mutate", "run", "seeds"]

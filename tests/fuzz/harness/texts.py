@@ -27,6 +27,7 @@ def run(data: bytes) -> None:
     given = taps.rest().decode("utf-8", "replace")
     if planted and COVERED not in given and SECRET not in before + given + "".join(words):
         given = f"{before} {form.format(SECRET)} {given}"
+    _only_words([word for word in words if not set(word) & set(" \t\n…")])
     found = redact(given, words)
     is_text(found)
     assert len(found) <= MAX_ERROR
@@ -36,11 +37,22 @@ def run(data: bytes) -> None:
         assert SECRET not in found, "a secret"
 
 
+def _only_words(words: list[str]) -> None:
+    """Of a text of nothing but words no part of a word is left, but of those that are too short to look for."""
+    given = " ".join(words)
+    if given.split() != words or "exec:" in given:
+        return
+    short = "".join(word for word in words if len(word) < LEAST_WORD)
+    left = redact(given, words).replace(COVERED, " ").split()
+    assert all(each in short for each in left), "a part of a word"
+
+
 def seeds() -> Iterator[bytes]:
     for number, text in enumerate(errors()):
         words = text.split()
         first, last = words[0].encode()[:100], words[-1].encode()[:100]
         yield b"\2" + piece(first) + piece(last) + bytes([number, number]) + piece(b"rpc error:") + text.encode()
+    yield b"\3" + piece(b"hunter2") + piece(b"hunter22") + piece(b"/run/hunter22/x") + b"\0\0\0"
     for number in range(len(FORMS)):
         yield bytes([0, number, 1]) + piece(b"failed to") + b"run: exit status 1"
     yield b"\0\0\0\0" + b'failed to exec: "/bin/my-tool --flag": stat /bin/my-tool: no such file or directory'
