@@ -109,4 +109,14 @@ def seeds() -> Iterator[bytes]:
         yield bytes([CUT, 100, 0]) + b"".join(short[:3])
     yield bytes([LINES]) + b'{"t":5,"ev":"opened","side":"client","conn":"1","path":"/x","pid":1,"comm":"k"}\n'
     yield bytes([LINES]) + b'{"t":5,"ev":"closed","side":"client","conn":"1","pid":1,"error":104}\n'
+    member = b'"side":"client","conn":"1","path":"/x","pid":1,"tid":1,"comm":"k","fd":3,"offset":0'
+    yield (
+        bytes([LINES])
+        + b'{"ev":"piece","n":1,"data":"aGVsbG8="}\n'
+        + b'{"t":5,"ev":"send",%b,"len":10,"data":["aGVs",1,"bG8="]}\n' % member
+    )
+    yield (
+        bytes([LINES])
+        + b'{"t":5,"ev":"oom","pid":1,"comm":"k","uid":0,"cgroup":"/x","anon":4096,"file":null,"shmem":0}\n'
+    )
     yield bytes([LINES]) + b'{"t":5,"ev":"lost","program":"socket","count":3}\n{"t":6,"ev":"new"}\n'
