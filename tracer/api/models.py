@@ -47,9 +47,9 @@ class Activity(Word):
     kind: Literal[
         "relist", "pod_relist", "sync", "terminate", "housekeeping", "container_gc", "sandbox_gc", "image_gc",
         "image_pull", "probe", "lifecycle_hook", "stats", "log_rotation", "runtime_status", "node_version", "startup",
-        "exec_api", "volume", "device", "plugin_registration", "other_client", "unknown",
+        "cpu_manager", "exec_api", "volume", "device", "plugin_registration", "other_client", "unknown",
     ]  # fmt: skip
-    id: str | None = Field(description="The relist's or sync pass's id where it is one; else of its run of calls.")
+    id: str | None = Field(description="The relist's, sync pass' or probe's id where it is one; else its run's.")
 
 
 class Call(Word):
@@ -219,6 +219,27 @@ class Finding(Word):
     next_steps: list[str]
 
 
+class Exit(Word):
+    """The end of a container (or sandbox), link by link: who knew of it when, and when it ran again."""
+
+    id: str
+    start: Time = Field(description="The first link that was seen.")
+    container_id: str
+    pod: Pod | None
+    container: Container | None
+    exit_status: int | None = Field(description="As the runtime tells it: 128 and the signal where one ended it.")
+    oom: bool = Field(description="The shim told of a kill for want of memory.")
+    died: Time | None = Field(description="The process ended.")
+    noticed: Time | None = Field(description="The runtime had read the shim's word of it.")
+    handled: Time | None = Field(description="The runtime had deleted the task: its lists show the exit from then on.")
+    seen: Time | None = Field(description="The PLEG's ContainerDied.")
+    acted: Time | None = Field(description="First call of the pod's worker after that.")
+    restarted: Time | None = Field(description="The next attempt's StartContainer was answered.")
+    detection_seconds: Seconds | None = Field(description="died to seen.")
+    reaction_seconds: Seconds | None = Field(description="seen to acted.")
+    restart_seconds: Seconds | None = Field(description="died to restarted.")
+
+
 class NodeEvent(Word):
     """Something that happened to the node's kubelet, runtime or processes."""
 
@@ -360,6 +381,13 @@ class Findings(Word):
     next: str | None
 
 
+class Exits(Word):
+    """A page of exits, newest first."""
+
+    items: list[Exit]
+    next: str | None
+
+
 class NodeEvents(Word):
     """A page of node events, newest first."""
 
@@ -378,7 +406,7 @@ class Entry(Word):
     """One row of a pod's timeline."""
 
     uid: str = Field(description="Of the pod: a name may have been used by several.")
-    kind: Literal["call", "relist", "pleg_event", "sync_pass", "step", "finding", "node_event"]
+    kind: Literal["call", "relist", "pleg_event", "sync_pass", "step", "finding", "node_event", "exit"]
     item: dict[str, Any] = Field(description="The call, PLEG event, sync pass, step, finding or node event.")
 
 
@@ -392,7 +420,7 @@ class Timeline(Word):
 
 
 Line = tuple[
-    Literal["call", "relist", "pleg_event", "sync_pass", "step", "finding", "node_event"],
+    Literal["call", "relist", "pleg_event", "sync_pass", "step", "finding", "node_event", "exit"],
     str,
     int,
     int | None,

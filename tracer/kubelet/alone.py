@@ -44,4 +44,6 @@ def alone(call: CriCall, *, starting: bool = False) -> ActivityKind:
         return "startup"  # only the container manager does (`cm/helpers.go`)
     if method == "ExecSync" and call.rpc.deadline_ns is not None:
         return "probe"  # hooks and requests have no deadline (`execSyncV1`)
+    if method == "UpdateContainerResources":
+        return "cpu_manager" if call.cpuset_only else "sync"
     return _ALONE.get(method, "unknown")

@@ -13,7 +13,7 @@ from tracer.facts import CriCall, Scope
 ActivityKind = Literal[
     "relist", "pod_relist", "sync", "terminate", "housekeeping", "container_gc", "sandbox_gc", "image_gc",
     "image_pull", "probe", "lifecycle_hook", "stats", "log_rotation", "runtime_status", "node_version", "startup",
-    "exec_api", "volume", "device", "plugin_registration", "other_client", "unknown",
+    "cpu_manager", "exec_api", "volume", "device", "plugin_registration", "other_client", "unknown",
 ]  # fmt: skip
 
 NEXT_NS = 50_000_000

@@ -198,7 +198,7 @@ def test_a_resize_is_a_pass_and_the_cpu_managers_update_is_not():
     cpu = script.call(
         "UpdateContainerResources", pod=pod("a"), container=ident, container_id=ident.id, cpuset_only=True
     )
-    assert script.activity[cpu.id] == ("unknown", None)
+    assert script.activity[cpu.id] == ("cpu_manager", None)
     script.call("UpdateContainerResources", pod=pod("a"), container=ident, container_id=ident.id)
     script.relist(*A)
     assert [p.kind for p in script.passes.values()] == ["create", "resize"]
