@@ -4,7 +4,7 @@ import binascii
 from typing import Any
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of the pieces remembered while a file is read; the flight recorder's files have at most 4 MiB of them."""
+"""Bytes of the pieces remembered while a file is read; the flight recorder's files have at most 2 MiB of them."""
 
 MAX_JOINED = 64 * 1024 * 1024
 """Bytes of one record's data in parts; no system call here moves as many."""

@@ -5,7 +5,7 @@ from tracer.heads import DATA, FRAME_HEADER, HEAD
 LEAST_BYTES = 1024
 """A shorter payload is not looked for: its number, with quotes and commas, would gain little."""
 
-MOST_BYTES = 4 * 1024 * 1024
+MOST_BYTES = 2 * 1024 * 1024
 """Bytes of the pieces of one file, which its writer and its reader remember; what comes later is written as it is."""
 
 

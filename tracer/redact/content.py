@@ -13,7 +13,7 @@ from tracer.redact.schema import Plan, plan_for
 from tracer.redact.walk import Ranges, Walk
 from tracer.streams import Way
 
-MAX_MEMO_BYTES = 4 * 1024 * 1024
+MAX_MEMO_BYTES = 2 * 1024 * 1024
 """Messages remembered with their overwritten copy: a quiet node's lists, which are the same each second."""
 
 GZIP_MAGIC = b"\x1f\x8b\x08"

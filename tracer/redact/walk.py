@@ -10,7 +10,7 @@ Ranges = list[tuple[int, int]]
 MAX_DEPTH = 32
 """Messages in messages; the CRI's deepest has six."""
 
-MAX_ITEM_BYTES = 2 * 1024 * 1024
+MAX_ITEM_BYTES = 1 * 1024 * 1024
 """Bytes of remembered items: a few thousand containers and sandboxes."""
 
 MAX_ITEM = 16 * 1024
