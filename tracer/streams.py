@@ -340,7 +340,7 @@ class Streams:
         """Emit what the reader saw of `[flow.sent, until)`, and a `Gap` for the rest. Sent before `time`, all of it."""
         name = connection.peer.connection
         for begin, _, read_at, data in flow.ahead:
-            if begin >= until:
+            if begin >= until or flow.sent == until:
                 break
             if not data or begin + len(data) <= flow.sent:
                 continue

@@ -100,6 +100,11 @@ def test_a_lost_senders_record_is_filled_with_what_the_reader_has_of_it():
     assert (streams.stats.filled, streams.stats.gaps) == (2, 1)
 
 
+def test_a_read_that_is_told_twice_fills_a_hole_once():
+    items = feed(opened(), read(10, 24, b"abcdef"), read(11, 24, b"abcdef"), sent(20, 27, b"defg"))
+    assert items[2:] == [Chunk("c1", "request", 10, 24, b"abc", filled=True), Chunk("c1", "request", 20, 27, b"defg")]
+
+
 def test_what_the_reader_has_of_a_record_that_never_comes_is_given_when_the_connection_ends():
     streams = opened()
     items = feed(streams, read(10, 24, b"abc"), Closed(20, "c1", "server", 1, 0))
