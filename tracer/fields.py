@@ -3,6 +3,7 @@
 from typing import Any
 
 from tracer import stamps
+from tracer.chains import Chain
 from tracer.facts import STREAMS, Container, CriCall, Pod
 from tracer.findings.finding import Finding
 from tracer.kubelet.passes import Stage, SyncPass
@@ -11,6 +12,7 @@ from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
 from tracer.node import NodeEvent
 from tracer.rows import Row, rfc3339
+from tracer.runtime.step import Step
 
 NS = 1_000_000_000
 
@@ -178,6 +180,51 @@ class Rows:
             "next_steps": list(verdict.next_steps),
         }
         return Row("finding", finding.id, start, end, fields)
+
+    def step(self, step: Step) -> Row:
+        start = step.start + self.offset
+        end = None if step.end is None else step.end + self.offset
+        fields = {
+            "id": step.id,
+            "kind": step.kind,
+            "name": step.name,
+            "call": step.call.id if step.call else None,
+            "parent": step.parent,
+            "start": rfc3339(start),
+            "duration_seconds": seconds(step.start, step.end),
+            "pid": step.pid,
+            "exit_code": step.exit_code,
+            "signal": step.signal,
+            "status": step.status,
+            "error": step.error,
+            "command": step.command,
+            "container_id": step.container_id,
+            "sandbox_id": step.sandbox_id,
+            "exec_id": step.exec_id,
+            "pod": pod(step.pod),
+            "container": container(step.container, step.container_id),
+        }
+        return Row("step", step.id, start, end, fields)
+
+    def exit(self, chain: Chain) -> Row:
+        begin = (chain.begin or 0) + self.offset
+        last = max((at for at in (chain.seen, chain.acted, chain.restarted) if at is not None), default=None)
+        names = ("died", "noticed", "handled", "seen", "acted", "restarted")
+        ident = f"e{chain.container_id}"
+        fields = {
+            "id": ident,
+            "start": rfc3339(begin),
+            "container_id": chain.container_id,
+            "pod": pod(chain.pod),
+            "container": container(chain.container, chain.container_id),
+            "exit_status": chain.exit_status,
+            "oom": chain.oom,
+            **{name: None if (at := getattr(chain, name)) is None else rfc3339(at + self.offset) for name in names},
+            "detection_seconds": seconds(chain.died, chain.seen),
+            "reaction_seconds": seconds(chain.seen, chain.acted),
+            "restart_seconds": seconds(chain.died, chain.restarted),
+        }
+        return Row("exit", ident, begin, None if last is None else last + self.offset, fields)
 
     def node_event(self, event: NodeEvent) -> Row:
         time = event.time + self.offset

@@ -100,8 +100,11 @@ def _read_request(block: Block) -> RequestHead:
 def _read_response(block: Block) -> ResponseHead:
     head = ResponseHead()
     before = b""  # the field before; grpc-go writes grpc-status before all of its own, and grpc-message next
-    for name, value in block.fields:
+    alone = _alone(block)
+    for position, (name, value) in enumerate(block.fields):
         nameless = name[:1] == UNKNOWN
+        if alone and nameless and position >= 2:
+            before = b"content-type" if position == 2 else b"grpc-status"
         if name == b"grpc-status" or (nameless and before in _BEFORE_STATUS and value in _STATUS):
             head.status = _STATUS.get(value)
             before = b"grpc-status"
@@ -113,6 +116,20 @@ def _read_response(block: Block) -> ResponseHead:
             head.encoding = _text(value)
         before = name
     return head
+
+
+def _alone(block: Block) -> bool:
+    """Whether it has the form of an error without a message before it, of which the names are older entries.
+
+    grpc-go (`http2_server.go:writeStatus`) writes :status, content-type, grpc-status, grpc-message, in this order.
+    """
+    fields = block.fields
+    return (
+        3 <= len(fields) <= 4
+        and fields[0][0] == b":status"
+        and (fields[1][0] == b"content-type" or fields[1][0][:1] == UNKNOWN)
+        and all(name[:1] == UNKNOWN for name, _ in fields[2:])
+    )
 
 
 def _text(value: bytes) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tracer import health, node, plugins
 from tracer.cgroups import container_ids, pod_uid
+from tracer.chains import Chains
 from tracer.cri import Cri
 from tracer.facts import Answer, CriCall, CriEvent, Done, Named, Sent
 from tracer.fields import NS, Rows
@@ -21,10 +22,12 @@ from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
 from tracer.kubelet.telling import Changed
 from tracer.node import NodeEvent
-from tracer.paths import is_ttrpc
-from tracer.records import Data, Exit, OomKill, Opened, Record
+from tracer.paths import is_plugin, is_ttrpc
+from tracer.records import Closed, Data, Exec, Exit, OomKill, Opened, Record
 from tracer.rows import Row
 from tracer.rpc import Joined, Left, Rpc
+from tracer.runtime.runtime import Runtime
+from tracer.runtime.step import Step
 from tracer.streams import Gap, Peer, Streams
 
 KUBELETS = frozenset({
@@ -52,6 +55,7 @@ class Fresh:
     passes: list[SyncPass] = field(default_factory=list)
     events: list[PlegEvent] = field(default_factory=list)
     node_events: list[NodeEvent] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
 
 
 class Pipeline:
@@ -63,10 +67,12 @@ class Pipeline:
         self.rpc = Rpc()
         self.cri = Cri()
         self.identity = Identity()
+        self.runtime = Runtime(self.identity)
         self.kubelets: OrderedDict[tuple[str, int], Kubelet] = OrderedDict()
         self.now = 0
         self.board = Board(rules())
         self._servers = node.Servers()
+        self._chains = Chains()
         self._connections: dict[tuple[str, int], set[str]] = {}  # open ones of each kubelet
         self._fresh = Fresh()
         self._open: dict[str, CriCall] = {}  # asked for something we know, and not over
@@ -79,9 +85,12 @@ class Pipeline:
         out: list[Row] = []
         self.now = max(self.now, record.time)
         if isinstance(record, (Data, Opened)) and is_ttrpc(record.path):
+            self._stepped(self.runtime.record(record), out)
             return out
-        if isinstance(record, Exit):
-            self._node(self._servers.exited(record.pid, record.time), out)
+        if isinstance(record, (Exec, Exit, Closed)):
+            self._stepped(self.runtime.record(record), out)
+            if isinstance(record, Exit):
+                self._node(self._servers.exited(record.pid, record.time), out)
         elif isinstance(record, OomKill):
             self._node([self._oom_kill(record)], out)
         for item in self.streams.feed(record):
@@ -105,6 +114,7 @@ class Pipeline:
         self.now = max(self.now, now)
         for kubelet in self.kubelets.values():
             self._changed(kubelet.tick(self.now), out)
+        self._stepped(self.runtime.tick(self.now), out)
         if self.now - self._looked >= LOOK_NS:
             self._looked = self.now
             self._look(out)
@@ -134,6 +144,11 @@ class Pipeline:
             for call in self.cri.open_calls()
             if self.now - call.rpc.start >= older_than
         ]
+        out += [
+            self.rows.step(step)
+            for step in self.runtime.open_steps()
+            if step.shown and self.now - step.start >= older_than
+        ]
         for kubelet in self.kubelets.values():
             out += [self.rows.relist(item) for item in kubelet.open_relists() if self.now - item.start >= older_than]
             out += [self.rows.sync_pass(item) for item in kubelet.open_passes()]
@@ -144,6 +159,7 @@ class Pipeline:
         call = event.call
         for named in self.identity.feed(event):
             self._show_again(named, out)
+        self._stepped(self.runtime.cri(event), out)
         if isinstance(event, Answer):
             kubelet = self._kubelet_of(call) if call.event is not None else None
             if kubelet is not None:
@@ -168,8 +184,11 @@ class Pipeline:
             if isinstance(event, Done):
                 self._show_again(call, out)
             return
-        changed = kubelet.sent(call) if isinstance(event, Sent) else kubelet.done(call)
-        self._changed(changed, out)
+        if isinstance(event, Sent):
+            self._changed(kubelet.sent(call), out)
+            return
+        self._changed(kubelet.done(call), out)
+        out += [self.rows.exit(chain) for chain in self._chains.done(call)]
 
     def _show_again(self, call: CriCall, out: list[Row]) -> None:
         out.append(self.rows.call(call, role(call.rpc.peer), *self.activity(call)))
@@ -183,7 +202,17 @@ class Pipeline:
         out += [self.rows.sync_pass(sync) for sync in changed.passes if sync.end is not None]
         self._fresh.relists += [relist for relist in changed.relists if relist.end is not None]
         self._fresh.events += changed.events
+        for event in changed.events:
+            chain = self._chains.event(event)
+            if chain is not None:
+                out.append(self.rows.exit(chain))
         self._fresh.passes += [sync for sync in changed.passes if sync.end is not None]
+
+    def _stepped(self, steps: list[Step], out: list[Row]) -> None:
+        """Steps that were made or changed: shown when they are over, or open for long (`open`)."""
+        out += [self.rows.step(step) for step in steps if step.end is not None]
+        self._fresh.steps += [step for step in steps if step.end is not None]
+        out += [self.rows.exit(self._chains.exited(exited)) for exited in self.runtime.take_exits()]
 
     def _node(self, events: list[NodeEvent], out: list[Row]) -> None:
         out += [self.rows.node_event(event) for event in events]
@@ -205,8 +234,8 @@ class Pipeline:
             (path, pid, kubelet) for (path, pid), kubelet in self.kubelets.items() if self._connections.get((path, pid))
         ]
         scene = Scene(
-            self.now, kubelets, self.activity, self._servers, self._lost_at, open_calls, fresh.ended, fresh.relists,
-            fresh.passes, fresh.events, fresh.node_events,
+            self.now, kubelets, self.activity, self._servers, self.runtime, self._lost_at, open_calls, fresh.ended,
+            fresh.relists, fresh.passes, fresh.events, fresh.node_events, fresh.steps,
         )  # fmt: skip
         out += [self.rows.finding(finding) for finding in self.board.look(scene)]
 
@@ -220,7 +249,7 @@ class Pipeline:
 
     def _kubelet_of(self, call: CriCall, out: list[Row] | None = None) -> Kubelet | None:
         peer = call.rpc.peer
-        if not call.cri and call.method_source != "unknown":
+        if not call.cri and (call.method_source != "unknown" or is_plugin(peer.path)):
             return None
         if peer.client_comm not in KUBELETS:
             return None
@@ -274,6 +303,7 @@ class Pipeline:
             ("rpc", self.rpc.stats),
             ("cri", self.cri.stats),
             ("identity", self.identity.stats),
+            ("runtime", self.runtime.stats),
         ):
             flat.update(_numbers(asdict(stats), name))
         return flat

@@ -21,6 +21,7 @@ _LISTS: dict[Kind, str] = {
     "step": "steps",
     "finding": "findings",
     "node_event": "node_events",
+    "exit": "exits",
 }
 
 

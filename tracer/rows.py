@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
-Kind = Literal["call", "relist", "pleg_event", "sync_pass", "step", "finding", "node_event"]
+Kind = Literal["call", "relist", "pleg_event", "sync_pass", "step", "finding", "node_event", "exit"]
 
 
 @dataclass(slots=True)

@@ -113,6 +113,14 @@ class FindingQuery(ListQuery):
     state: Literal["active", "ended"] | None = Field(None, description="Whether it still holds.")
 
 
+class ExitQuery(ListQuery):
+    """A list of exits."""
+
+    status: Literal["restarted", "acted", "seen", "unseen"] | None = Field(
+        None, description="The last link: the pod's worker acted, the PLEG saw it, or it did not."
+    )
+
+
 class NodeEventQuery(ListQuery):
     """A list of node events."""
 
@@ -218,6 +226,11 @@ def create_app(
         """Starts of the kubelet, stops and starts of runtimes, processes killed for want of memory, clock steps."""
         return reads.page("node_event", query, method=query.kind)
 
+    @app.get("/api/v1/exits", response_model=models.Exits, tags=["rows"])
+    def exits(query: Annotated[ExitQuery, Query()]) -> Response:
+        """Ends of containers, and how long it took until the runtime, the PLEG and the pod's worker knew."""
+        return reads.page("exit", query, status=query.status)
+
     for path, kind, model in (
         ("calls", "call", models.Call),
         ("relists", "relist", models.Relist),
@@ -226,6 +239,7 @@ def create_app(
         ("steps", "step", models.Step),
         ("findings", "finding", models.Finding),
         ("node-events", "node_event", models.NodeEvent),
+        ("exits", "exit", models.Exit),
     ):
         app.get(f"/api/v1/{path}/{{id}}", response_model=model, tags=["rows"], operation_id=f"one_{kind}")(
             _one(reads, kind)  # type: ignore[arg-type]  # a tuple's item is no Literal for mypy

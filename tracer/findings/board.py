@@ -31,6 +31,7 @@ class Board:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = tuple(rules)
         self._active: dict[tuple[str, Hashable], Finding] = {}
+        self._ended: OrderedDict[tuple[str, Hashable], Finding] = OrderedDict()
         self._explained: OrderedDict[str, str] = OrderedDict()
         self._count = 0
         self.overlooked = 0  # findings for which there was no room
@@ -56,7 +57,7 @@ class Board:
 
     def _take(self, verdict: Verdict, scene: Scene) -> Finding | None:
         name = (verdict.kind, verdict.key)
-        finding = self._active.get(name)
+        finding = self._active.get(name) or self._again(name, verdict)
         if finding is None:
             if len(self._active) >= MAX_ACTIVE:
                 self.overlooked += 1
@@ -70,17 +71,33 @@ class Board:
         if not all(call.rpc.complete for call in verdict.calls):
             finding.complete = False
         for ident in verdict.explains:
-            self._explained[ident] = finding.id
+            self._explained[ident] = verdict.kind
         while len(self._explained) > MAX_EXPLAINED:
             self._explained.popitem(last=False)
         if verdict.end is not None:
-            finding.end = max(verdict.end, finding.start)
-            del self._active[name]
+            self._end(name, finding, max(verdict.end, finding.start))
         return finding
+
+    def _again(self, name: tuple[str, Hashable], verdict: Verdict) -> Finding | None:
+        """A finding that ended, of which more is known now."""
+        finding = self._ended.get(name)
+        if finding is None or finding.end is None or verdict.start > finding.end:
+            return None
+        del self._ended[name]
+        finding.end = None
+        self._active[name] = finding
+        return finding
+
+    def _end(self, name: tuple[str, Hashable], finding: Finding, time: int) -> None:
+        finding.end = time
+        del self._active[name]
+        self._ended[name] = finding
+        if len(self._ended) > MAX_ACTIVE:
+            self._ended.popitem(last=False)
 
     def _over(self, now: int, held: set[tuple[str, Hashable]]) -> Iterator[Finding]:
         """A finding whose rule is silent has ended."""
         for name in [name for name in self._active if name not in held]:
-            finding = self._active.pop(name)
-            finding.end = now
+            finding = self._active[name]
+            self._end(name, finding, now)
             yield finding

@@ -1,11 +1,14 @@
 """The rules in the order of causes, the deepest first: what an earlier one explains a later one leaves alone."""
 
 from tracer.findings.board import Rule
+from tracer.findings.cni import CniFailing, CniSlow
 from tracer.findings.kubelet_stalled import KubeletStalled
+from tracer.findings.runc_slow import RuncSlow
 from tracer.findings.runtime_down import RuntimeDown
 from tracer.findings.runtime_not_reading import RuntimeNotReading
+from tracer.findings.shim_hung import ShimHung
 
 
 def rules() -> list[Rule]:
     """A new instance of every rule."""
-    return [RuntimeDown(), RuntimeNotReading(), KubeletStalled()]
+    return [RuntimeDown(), RuntimeNotReading(), KubeletStalled(), ShimHung(), CniSlow(), CniFailing(), RuncSlow()]

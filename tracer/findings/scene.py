@@ -10,6 +10,8 @@ from tracer.kubelet.pleg import PlegEvent
 from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
 from tracer.node import NodeEvent, Servers
+from tracer.runtime.runtime import Runtime
+from tracer.runtime.step import Step
 
 NS = 1_000_000_000
 
@@ -19,13 +21,14 @@ class Scene:
     """Times are monotonic ns. `kubelets`: (runtime path, pid, kubelet).
 
     `activity`: kind and id of the activity of a call. `ended`, `relists`, `passes`, `events`, `node_events`: since the
-    look before. `explained`: id of a call or relist -> id of the finding that explains it already.
+    look before. `explained`: id of a call or relist -> kind of the finding that explains it already.
     """
 
     now: int
     kubelets: list[tuple[str, int, Kubelet]]
     activity: Callable[[CriCall], tuple[ActivityKind, str | None]]
     servers: Servers
+    runtime: Runtime
     lost_at: int | None = None
     open: list[CriCall] = field(default_factory=list)
     ended: list[CriCall] = field(default_factory=list)
@@ -33,7 +36,9 @@ class Scene:
     passes: list[SyncPass] = field(default_factory=list)
     events: list[PlegEvent] = field(default_factory=list)
     node_events: list[NodeEvent] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     explained: dict[str, str] = field(default_factory=dict)
 
-    def unexplained(self, call: CriCall) -> bool:
-        return call.id not in self.explained
+    def unexplained(self, call: CriCall, kind: str = "") -> bool:
+        """Whether no finding of a kind other than `kind` explains the call."""
+        return self.explained.get(call.id, kind) == kind

@@ -30,6 +30,9 @@ FACTS = (
 """Fields shown with a slice."""
 
 
+INSTANTS = ("pleg_event", "node_event", "exit")
+
+
 @dataclass(slots=True)
 class _Slice:
     row: Row
@@ -60,11 +63,7 @@ def trace(rows: Iterable[Row]) -> Iterator[bytes]:
 def _lanes(rows: list[Row]) -> dict[tuple[str, ...], tuple[list[_Slice], list[Row]]]:
     """Path of each track -> its outermost slices, and its instants."""
     lanes: dict[tuple[str, ...], tuple[list[_Slice], list[Row]]] = defaultdict(lambda: ([], []))
-    by_id = {
-        (row.kind, row.id): _Slice(row, _name(row), row.kind)
-        for row in rows
-        if row.kind not in ("pleg_event", "node_event")
-    }
+    by_id = {(row.kind, row.id): _Slice(row, _name(row), row.kind) for row in rows if row.kind not in INSTANTS}
     holders = {
         call: slice_
         for slice_ in by_id.values()
@@ -82,7 +81,7 @@ def _lanes(rows: list[Row]) -> dict[tuple[str, ...], tuple[list[_Slice], list[Ro
         else:
             lanes[_path(row)][0].append(slice_)
     for row in rows:
-        if row.kind in ("pleg_event", "node_event"):
+        if row.kind in INSTANTS:
             lanes[_path(row)][1].append(row)
     return lanes
 
@@ -96,6 +95,8 @@ def _path(row: Row) -> tuple[str, ...]:
             return ("findings",)
         case "node_event":
             return ("node",)
+        case "exit":
+            return ("pods", name)
         case "relist" | "pleg_event":
             return ("PLEG",)
         case "sync_pass" | "step":
@@ -123,6 +124,8 @@ def _name(row: Row) -> str:
             return f"{fields['kind']}: {fields['name']}"
         case "pleg_event":
             return str(fields["type"])
+        case "exit":
+            return "exit"
     return str(fields["kind"])
 
 

@@ -31,6 +31,7 @@ RELIST_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 120, 180)
 # From the start of one relist to the next: one second and what the relist took.
 INTERVAL_SECONDS = (1.01, 1.03, 1.1, 1.3, 2, 3, 5, 10, 30, 60, 120, 180)
 STEP_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+DETECTION_SECONDS = (0.1, 0.3, 1, 1.5, 2, 3, 10, 30, 120)
 PASS_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600)
 
 # Label values with the fields that hold them.
@@ -111,13 +112,17 @@ class Metrics:
         )  # fmt: skip
         self._findings = Counter("criscope_findings_total", "Findings.", ("kind",), limit=FINDING_KINDS)
         self._active: dict[str, str] = {}  # kind of each finding that has not ended, by its id
+        self._detections = Histogram(
+            "criscope_exit_detection_seconds", "From the end of a container's process until the PLEG saw it.",
+            bounds=DETECTION_SECONDS,
+        )  # fmt: skip
         self._nodes = Counter(
             "criscope_node_events_total", "Starts and stops of kubelets and runtimes, OOM kills, clock steps.",
             ("kind",), limit=len(NODE_EVENTS), known=[(kind,) for kind in NODE_EVENTS],
         )  # fmt: skip
         self._count: dict[Kind, Callable[[Row], None]] = {
             "call": self._call, "relist": self._relist, "pleg_event": self._event, "sync_pass": self._pass,
-            "step": self._step, "node_event": self._node_event,
+            "step": self._step, "node_event": self._node_event, "exit": self._exit,
         }  # fmt: skip
         registry.register(self)
         ProcessCollector(namespace="criscope", registry=registry)
@@ -147,7 +152,7 @@ class Metrics:
                 for tally in (
                     self._calls, self._sources, self._durations, self._stages, self._bytes, self._relists,
                     self._relist_durations, self._intervals, self._relist_stages, self._events, self._passes,
-                    self._steps, self._findings, self._nodes,
+                    self._steps, self._findings, self._nodes, self._detections,
                 )
             ]  # fmt: skip
             largest = self._largest.bytes
@@ -217,6 +222,11 @@ class Metrics:
             self._active.pop(row.id, None)
         elif len(self._active) < REMEMBERED:
             self._active[row.id] = kind
+
+    def _exit(self, row: Row) -> None:
+        seconds = row.fields["detection_seconds"]
+        if seconds is not None:
+            self._detections.observe((), seconds)
 
     def _node_event(self, row: Row) -> None:
         self._nodes.add((row.fields["kind"],))

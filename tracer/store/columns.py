@@ -80,6 +80,8 @@ def columns(row: Row) -> Columns:
             method = fields.get("kind")
             status = fields.get("state")
             activity = fields.get("severity")
+        case "exit":
+            status = next((link for link in ("restarted", "acted", "seen") if fields.get(link)), "unseen")
         case "node_event":
             method = fields.get("kind")
     return Columns(

@@ -14,6 +14,8 @@ LISTS = {
     "pleg-events": (models.PlegEvents, "pleg_events"),
     "sync-passes": (models.SyncPasses, "sync_passes"),
     "node-events": (models.NodeEvents, "node_events"),
+    "steps": (models.Steps, "steps"),
+    "exits": (models.Exits, "exits"),
 }
 
 
@@ -83,7 +85,7 @@ def test_the_timeline_of_a_pod_holds_its_calls_events_and_passes(get):
     page = get("/api/v1/pods/default/app1-node1/timeline", limit=1000)
     models.Timeline.model_validate(page)
     kinds = {entry["kind"] for entry in page["items"]}
-    assert kinds == {"call", "pleg_event", "sync_pass"}
+    assert kinds == {"call", "pleg_event", "sync_pass", "step", "exit"}
     (uid,) = {entry["uid"] for entry in page["items"]}
     events = [e["item"] for e in page["items"] if e["kind"] == "pleg_event"]
     logged = [e for e in truth("truth").of("pleg_event") if e["pod"] == "default/app1-node1"]
@@ -139,21 +141,15 @@ def test_the_overview_of_a_window_has_a_line_for_everything_that_touches_it(get)
     found = get("/api/v1/timeline", since="1h", limit=20_000)
     models.Overview.model_validate(found)
     whole = replayed("truth")
-    everything = [
-        *whole["calls"],
-        *whole["relists"],
-        *whole["sync_passes"],
-        *whole["pleg_events"],
-        *whole["node_events"],
-    ]
-    assert found["total"] == len(found["items"]) == len(everything) + len(whole["steps"]) + len(whole["findings"])
+    kinds = ("calls", "relists", "sync_passes", "pleg_events", "node_events", "steps", "findings", "exits")
+    assert found["total"] == len(found["items"]) == sum(len(whole[kind]) for kind in kinds)
     assert not found["thinned"]
     assert {f"{pod['namespace']}/{pod['name']}" for pod in found["pods"]} >= {"default/app1-node1"}
 
 
 def test_an_overview_that_is_too_full_keeps_the_relists_and_passes_and_then_the_longest_calls(get):
     whole = replayed("truth")
-    telling = len(whole["relists"]) + len(whole["sync_passes"]) + len(whole["pleg_events"]) + len(whole["node_events"])
+    telling = sum(len(whole[kind]) for kind in ("relists", "sync_passes", "pleg_events", "node_events"))
     found = get("/api/v1/timeline", since="1h", limit=telling + 10)
     assert found["thinned"]
     calls = [item for item in found["items"] if item[0] in ("call", "step")]
@@ -208,5 +204,5 @@ def test_the_window_is_handed_out_as_a_trace_for_perfetto(served):
     assert answer.headers["content-disposition"].startswith("attachment")
     packets = Trace.FromString(answer.content).packet
     begun = [p for p in packets if p.HasField("track_event") and p.track_event.type != 2]
-    kinds = ("calls", "relists", "sync_passes", "pleg_events", "node_events", "steps", "findings")
+    kinds = ("calls", "relists", "sync_passes", "pleg_events", "node_events", "steps", "findings", "exits")
     assert len(begun) == sum(len(replayed("truth")[kind]) for kind in kinds)

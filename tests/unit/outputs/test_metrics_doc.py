@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.outputs.scripted import IDLE, ScriptedLive
-from tests.unit.store.sample import call, event, finding, node_event, relist, step, sync_pass
+from tests.unit.store.sample import call, event, exit_, finding, node_event, relist, step, sync_pass
 from tracer.outputs.live import STORE_STATES
 from tracer.outputs.prometheus import (
     EVENT_TYPES,
@@ -32,7 +32,7 @@ def families(metrics, registry):
     with Store(None) as store:
         metrics.watch(live, store.status)
         metrics.feed([call("c1-1"), relist("r1"), event("e1"), sync_pass("s1")])
-        metrics.feed([step("t1"), finding("f1"), node_event("n1")])
+        metrics.feed([step("t1"), finding("f1"), node_event("n1"), exit_("x1")])
         return list(registry.collect())
 
 

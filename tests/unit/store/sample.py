@@ -210,3 +210,31 @@ def node_event(id_: str, time: int = NOW, **fields: Any) -> Row:
         }
         | fields,
     )
+
+
+def exit_(id_: str, start: int = NOW, **fields: Any) -> Row:
+    return Row(
+        "exit",
+        id_,
+        start,
+        start + SECOND,
+        {
+            "id": id_,
+            "start": rfc3339(start),
+            "container_id": "ab" * 32,
+            "pod": pod(),
+            "container": None,
+            "exit_status": 137,
+            "oom": False,
+            "died": rfc3339(start),
+            "noticed": None,
+            "handled": None,
+            "seen": rfc3339(start + SECOND),
+            "acted": None,
+            "restarted": None,
+            "detection_seconds": 1.0,
+            "reaction_seconds": None,
+            "restart_seconds": None,
+        }
+        | fields,
+    )

@@ -1,0 +1,280 @@
+"""Calls between the runtime and its shims, and what their messages state (containerd's `api/runtime/task/v2`, `v3`).
+
+The fields read here have the same numbers in both versions. Everything else of a message is left alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from tracer.metadata import STATUS
+
+TASK = "containerd.task."
+SANDBOX = "containerd.runtime.sandbox."
+EVENTS = "containerd.services.events.ttrpc."
+
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_MAX_VARINT = 10
+
+_WITH_EXEC_ID = frozenset({"State", "Start", "Delete", "Exec", "Kill", "ResizePty", "CloseIO", "Wait"})
+"""Task methods whose request's field 2 is `exec_id`."""
+
+_NAMESPACE_KEY = b"containerd-namespace-ttrpc"
+
+
+class Malformed(Exception):  # noqa: N818  (never leaves the wire)
+    """The bytes are not a message of that kind."""
+
+
+class Message(NamedTuple):
+    """A whole message: its direction's stream id, type and flags; `body` may be cut (`whole` false)."""
+
+    stream: int
+    type: int
+    body: bytes
+    whole: bool
+
+
+@dataclass(slots=True, eq=False)
+class ShimCall:
+    """One ttrpc call, growing until `end` is set. Times are monotonic ns, None where not seen.
+
+    `sent`: the client had sent its request, `received`: the server had read it, `answered`: the server had sent its
+    answer, `read_answer`: the client had read it. `end`: the latest of these, or when the connection was lost.
+    `id`: the container's or sandbox's. `pid`: of the process that Create, Start, Connect or an event tells of.
+    """
+
+    connection: str
+    path: str
+    stream: int
+    start: int
+    sent: int
+    client_pid: int | None
+    client_comm: str | None
+    server_pid: int | None
+    server_comm: str | None
+    service: str
+    method: str
+    timeout: int | None = None  # ns
+    namespaced: bool = False  # the client gave containerd's namespace in this call's own metadata
+    received: int | None = None
+    answered: int | None = None
+    read_answer: int | None = None
+    end: int | None = None
+    lost: bool = False  # the connection ended, or it was forgotten, before its answer
+    status: str | None = None
+    error: str | None = None
+    id: str | None = None
+    exec_id: str | None = None
+    signal: int | None = None
+    pid: int | None = None
+    exit_status: int | None = None  # 128 + signal where a signal ended the process, as the runtime tells it
+    topic: str | None = None  # of an event: "/tasks/exit" ...
+
+    @property
+    def name(self) -> str:
+        """Unique in the life of a source."""
+        return f"{self.connection}-{self.stream}"
+
+
+Field = tuple[int, int, bytes]
+"""Tag (number << 3 | wire type), the number of a VARINT, the bytes of a LENGTH."""
+
+
+def fields(data: bytes, *, whole: bool = True) -> Iterator[Field]:
+    """Every field of a message. Raises `Malformed`; a message that is not `whole` may end within a field."""
+    at, end = 0, len(data)
+    try:
+        while at < end:
+            tag = data[at]
+            at += 1
+            if tag > 0x7F:
+                tag, at = _varint(data, at - 1)
+            if tag < 8:
+                raise Malformed
+            wire = tag & 7
+            if wire == _LENGTH:
+                length = data[at]
+                at += 1
+                if length > 0x7F:
+                    length, at = _varint(data, at - 1)
+                begin, at = at, at + length
+                if at > end and whole:
+                    raise Malformed
+                yield tag, 0, data[begin:at]
+            elif wire == _VARINT:
+                number = data[at]
+                at += 1
+                if number > 0x7F:
+                    number, at = _varint(data, at - 1)
+                yield tag, number, b""
+            elif wire in (_FIXED64, _FIXED32):
+                at += 8 if wire == _FIXED64 else 4
+                if at > end and whole:
+                    raise Malformed
+            else:
+                raise Malformed  # groups: proto2 only, and gone from there too
+    except IndexError:
+        if whole:
+            raise Malformed from None
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 7 * _MAX_VARINT, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise Malformed
+
+
+@lru_cache(maxsize=1024)
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise Malformed from None
+
+
+class Request(NamedTuple):
+    """The head of a request."""
+
+    service: str
+    method: str
+    payload: bytes
+    timeout: int | None
+    namespaced: bool
+
+
+def read_request(message: Message) -> Request:
+    """Raises `Malformed`: also when it names no service or no method."""
+    service = method = ""
+    payload, timeout, namespaced = b"", None, False
+    for tag, number, raw in fields(message.body, whole=message.whole):
+        if tag == 1 << 3 | _LENGTH:
+            service = _text(raw)
+        elif tag == 2 << 3 | _LENGTH:
+            method = _text(raw)
+        elif tag == 3 << 3 | _LENGTH:
+            payload = raw
+        elif tag == 4 << 3 | _VARINT:
+            timeout = number or None
+        elif tag == 5 << 3 | _LENGTH:
+            namespaced = namespaced or _NAMESPACE_KEY in raw
+    if not service or not method:
+        raise Malformed
+    return Request(service, method, payload, timeout, namespaced)
+
+
+def read_response(message: Message) -> tuple[str | None, str, bytes]:
+    """(status, its text, payload); the status of an answer that states none is OK."""
+    status, text, payload = "OK", "", b""
+    for tag, _, raw in fields(message.body, whole=message.whole):
+        if tag == 1 << 3 | _LENGTH:
+            status, text = _read_status(raw)
+        elif tag == 2 << 3 | _LENGTH:
+            payload = raw
+    return status, text, payload
+
+
+def _read_status(raw: bytes) -> tuple[str, str]:
+    code, text = 0, ""
+    for tag, number, value in fields(raw):
+        if tag == 1 << 3 | _VARINT:
+            code = number
+        elif tag == 2 << 3 | _LENGTH:
+            text = value.decode(errors="replace")
+    return (STATUS[code] if code < len(STATUS) else "UNKNOWN"), text
+
+
+def state_request(call: ShimCall, payload: bytes, *, whole: bool) -> None:
+    """Add to `call` what its request states. Raises `Malformed`."""
+    if call.service.startswith(EVENTS):
+        if whole:
+            _state_event(call, payload)
+        return
+    task = call.service.startswith(TASK)
+    if not task and not call.service.startswith(SANDBOX):
+        return
+    with_exec_id = task and call.method in _WITH_EXEC_ID
+    for tag, number, raw in fields(payload, whole=whole):
+        if tag == 1 << 3 | _LENGTH:
+            call.id = _text(raw) or None
+        elif tag == 2 << 3 | _LENGTH and with_exec_id:
+            call.exec_id = _text(raw) or None
+        elif tag == 3 << 3 | _VARINT and call.method == "Kill":
+            call.signal = number
+
+
+_ANSWERS = {"Create": (1, 0), "Start": (1, 0), "Connect": (2, 0), "State": (3, 0), "Delete": (1, 2), "Wait": (0, 1)}
+"""Numbers of the pid and of the exit status in the answers of task methods; 0 where an answer has none."""
+
+
+def state_answer(call: ShimCall, payload: bytes) -> None:
+    """Add to `call` what its answer states. Raises `Malformed`."""
+    if call.status != "OK" or not call.service.startswith(TASK):
+        return
+    numbers = _ANSWERS.get(call.method)
+    if numbers is None:
+        return
+    pid, status = numbers
+    if status:
+        call.exit_status = 0  # proto3 leaves a zero out
+    for tag, number, _ in fields(payload):
+        if tag == pid << 3 | _VARINT:
+            call.pid = number
+            if not status:
+                return
+        elif tag == status << 3 | _VARINT:
+            call.exit_status = number
+
+
+# containerd's api/events/task.proto: numbers of the container's id, of an exec's id (or the process's own), of the pid
+# and of the exit status; 0 where an event has none.
+_EVENTS: dict[str, tuple[int, int, int, int]] = {
+    "/tasks/create": (1, 0, 6, 0),
+    "/tasks/start": (1, 0, 2, 0),
+    "/tasks/delete": (1, 5, 2, 3),
+    "/tasks/exit": (1, 2, 3, 4),
+    "/tasks/oom": (1, 0, 0, 0),
+    "/tasks/exec-added": (1, 2, 0, 0),
+    "/tasks/exec-started": (1, 2, 3, 0),
+    "/tasks/paused": (1, 0, 0, 0),
+    "/tasks/resumed": (1, 0, 0, 0),
+}
+
+
+def _state_event(call: ShimCall, payload: bytes) -> None:
+    """ForwardRequest.envelope{topic = 3, event = 4 (Any.value = 2)}."""
+    envelope = _inner(payload, 1)
+    topic = _text(_inner(envelope, 3))
+    call.topic = topic or None
+    numbers = _EVENTS.get(topic)
+    if numbers is None:
+        return
+    container, process, pid, status = numbers
+    if status:
+        call.exit_status = 0
+    for tag, number, raw in fields(_inner(_inner(envelope, 4), 2)):
+        which = tag >> 3
+        if tag & 7 == _LENGTH and which == container:
+            call.id = _text(raw) or None
+        elif tag & 7 == _LENGTH and which == process:
+            call.exec_id = _text(raw) or None
+        elif tag & 7 == _VARINT and which == pid:
+            call.pid = number
+        elif tag & 7 == _VARINT and which == status:
+            call.exit_status = number
+    if call.exec_id == call.id:
+        call.exec_id = None  # the container's own process
+
+
+def _inner(data: bytes, number: int) -> bytes:
+    found = b""
+    for tag, _, raw in fields(data):
+        if tag == number << 3 | _LENGTH:
+            found = raw
+    return found
