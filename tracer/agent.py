@@ -12,6 +12,7 @@ from typing import Any
 from tracer.inventory import Inventory, ask
 from tracer.kernel.source import DRAIN_SECONDS, KernelSource
 from tracer.pipeline import Pipeline
+from tracer.proc import Watch
 from tracer.records import Record
 from tracer.rows import Row
 from tracer.schema import read_containers, read_sandboxes
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 
 TICK_NS = 250_000_000
 """How often open things are shown again: often enough to watch them grow, seldom enough to cost nothing."""
+
+LOOK_SECONDS = 0.5
+"""How often processes are looked at, while something is slow."""
 
 CLOCK_NS = 10_000_000_000
 """How often the wall clock is compared with the monotonic one."""
@@ -33,8 +37,12 @@ Output = Callable[[Iterable[Row]], None]
 class Agent:
     """Traces until `stop`; satisfies `rows.Live`. Every method but `run` may be called from any thread."""
 
-    def __init__(self, source: KernelSource, outputs: list[Output], *, inventories: list[str]) -> None:
+    def __init__(
+        self, source: KernelSource, outputs: list[Output], *, inventories: list[str], watch: Watch | None = None
+    ) -> None:
+        """`watch` looks at processes that something slow waits for; without one nothing is known of them."""
         self.source = source
+        self._watch = watch
         self.runtimes: dict[str, dict[str, Any]] = {}
         self.started = time.time_ns()
         self._outputs = outputs
@@ -49,6 +57,8 @@ class Agent:
 
     def start(self) -> None:
         self._thread.start()
+        if self._watch is not None and self._watch.usable:
+            threading.Thread(target=self._look, name="watch", daemon=True).start()
         for path in self._inventories:
             threading.Thread(target=self._ask, args=(path,), name="inventory", daemon=True).start()
 
@@ -125,6 +135,16 @@ class Agent:
         else:
             log.warning("%s could not be asked for its pods: %s", path, answer)
             self.runtimes[path] = {"name": None, "version": None, "error": answer}
+
+    def _look(self) -> None:
+        """In a thread of its own: reading /proc can wait for locks of the kernel."""
+        assert self._watch is not None
+        while not self._stopped.wait(LOOK_SECONDS):
+            with self._lock:
+                wanted = self._pipeline.slow_processes()
+            seen = self._watch.look(wanted, time.monotonic_ns()) if wanted else {}
+            with self._lock:
+                self._pipeline.observed = seen
 
     # rows.Live
 

@@ -41,7 +41,8 @@ Sockets = Annotated[
         "-s",
         envvar="CRISCOPE_SOCKETS",
         help="Path a runtime's socket is bound at; a trailing * matches a beginning, @name is abstract. "
-        "Repeat for several. Default: the usual paths of containerd, CRI-O, k3s, RKE2, k0s, MicroK8s, cri-dockerd.",
+        "Repeat for several. Shims and the kubelet's plugins are traced as well. Default: the "
+        "usual paths of containerd, CRI-O, k3s, RKE2, k0s, MicroK8s, cri-dockerd.",
         show_default=False,
     ),
 ]
@@ -91,19 +92,24 @@ def run(
 ) -> None:
     """Trace this node: capture, store, REST interface. Needs root; ends with Ctrl-C or SIGTERM."""
     from tracer.agent import Agent, existing  # noqa: PLC0415  (each command imports what it uses)
+    from tracer.kernel.blocked import BlockedTasks  # noqa: PLC0415
     from tracer.kernel.privileges import drop_privileges  # noqa: PLC0415
+    from tracer.kernel.sockets import RUNTIME_SOCKETS, around  # noqa: PLC0415
     from tracer.kernel.source import KernelSource  # noqa: PLC0415
+    from tracer.proc import Watch  # noqa: PLC0415
     from tracer.store import Store  # noqa: PLC0415
 
-    wanted = sockets or run_sockets()
+    runtimes = sockets or list(RUNTIME_SOCKETS)
     with _clear_errors(), _server(listen) as server:
-        source = KernelSource(wanted, processes=False)
+        source = KernelSource(around(runtimes))
+        blocked = BlockedTasks()
         drop_privileges()  # before any thread starts; what is attached stays so
-        with source, Store(store, max_bytes=store_size << 20) as rows:
-            found = existing(wanted)
-            agent = Agent(source, [rows.feed, server.feed], inventories=found if ask else [])
+        with source, blocked, Store(store, max_bytes=store_size << 20) as rows:
+            found = existing(runtimes)
+            watch = Watch(blocked.stacks)
+            agent = Agent(source, [rows.feed, server.feed], inventories=found if ask else [], watch=watch)
             if not found:
-                log.info("no runtime socket exists yet (%s); waiting for one", ", ".join(wanted))
+                log.info("no runtime socket exists yet (%s); waiting for one", ", ".join(runtimes))
             agent.start()
             try:
                 server.serve(rows, agent, f"tracing {', '.join(found)}" if found else "ready")
@@ -124,6 +130,7 @@ def record(
 ) -> None:
     """Record what the sockets carry into a capture; secrets in it are overwritten. Needs root."""
     from tracer.capture import CaptureWriter  # noqa: PLC0415
+    from tracer.kernel.sockets import RUNTIME_SOCKETS, around  # noqa: PLC0415
     from tracer.kernel.source import DRAIN_SECONDS, WHOLE, KernelSource  # noqa: PLC0415
     from tracer.redact import Redactor  # noqa: PLC0415
 
@@ -132,7 +139,7 @@ def record(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     with _clear_errors():
-        source = KernelSource(sockets or record_sockets(), receive_bytes=WHOLE)
+        source = KernelSource(around(sockets or RUNTIME_SOCKETS), receive_bytes=WHOLE)
         redactor = Redactor()
         with source, CaptureWriter(output, source.realtime_offset_ns, overwrite=force) as writer:
             log.info("recording to %s; Ctrl-C ends it", output)
@@ -389,8 +396,9 @@ def doctor(
 ) -> None:
     """Say what this node supports, what would be used, and what to do about the rest; exit code 2 if it cannot work."""
     from tracer.doctor import checks  # noqa: PLC0415
+    from tracer.kernel.sockets import RUNTIME_SOCKETS  # noqa: PLC0415
 
-    found = checks(sockets or run_sockets())
+    found = checks(sockets or RUNTIME_SOCKETS)
     if as_json:
         json.dump([{"name": c.name, "ok": c.ok, "text": c.text} for c in found], sys.stdout, indent=1)
         sys.stdout.write("\n")
@@ -400,21 +408,6 @@ def doctor(
             sys.stdout.write(f"{mark:3} {check.name:24} {check.text}\n")
     if any(check.ok is False for check in found if check.name != "runtime socket"):
         raise typer.Exit(2)
-
-
-def run_sockets() -> list[str]:
-    """The sockets `run` traces unless told otherwise: those on which a kubelet speaks CRI."""
-    from tracer.kernel.sockets import RUNTIME_SOCKETS  # noqa: PLC0415
-    from tracer.paths import is_ttrpc  # noqa: PLC0415
-
-    return [path for path in RUNTIME_SOCKETS if not is_ttrpc(path)]
-
-
-def record_sockets() -> list[str]:
-    """The sockets `record` traces unless told otherwise: also shims, their events and the kubelet's plugins."""
-    from tracer.kernel.sockets import DEFAULT_SOCKETS  # noqa: PLC0415
-
-    return list(DEFAULT_SOCKETS)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from tracer import stamps
 from tracer.chains import Chain
 from tracer.facts import STREAMS, Container, CriCall, Pod
 from tracer.findings.finding import Finding
+from tracer.findings.processes import evidence, telling
 from tracer.kubelet.passes import Stage, SyncPass
 from tracer.kubelet.pleg import PlegEvent
 from tracer.kubelet.relists import Relist
@@ -153,13 +154,16 @@ class Rows:
     def finding(self, finding: Finding) -> Row:
         verdict = finding.verdict
         start = finding.start + self.offset
+        looks = [(verdict.processes[pid], seen) for pid, seen in finding.observed.items() if pid in verdict.processes]
+        told = [f" {who} (process {seen.pid}) {what}." for who, seen in looks if (what := telling(seen))]
+        unknown = verdict.unknown if told else (*verdict.unknown_process, *verdict.unknown)
         end = None if finding.end is None else finding.end + self.offset
         fields = {
             "id": finding.id,
             "kind": verdict.kind,
             "severity": verdict.severity,
             "state": "active" if end is None else "ended",
-            "summary": verdict.summary,
+            "summary": verdict.summary + "".join(told),
             "start": rfc3339(start),
             "end": None if end is None else rfc3339(end),
             "duration_seconds": seconds(finding.start, finding.end),
@@ -172,11 +176,11 @@ class Rows:
                     "call": each.call,
                     "step": each.step,
                 }
-                for each in verdict.evidence
+                for each in (*verdict.evidence, *(evidence(seen, who) for who, seen in looks))
             ],
             "confidence": verdict.confidence,
             "completeness": "complete" if finding.complete else "incomplete",
-            "unknown": list(verdict.unknown),
+            "unknown": list(unknown),
             "next_steps": list(verdict.next_steps),
         }
         return Row("finding", finding.id, start, end, fields)

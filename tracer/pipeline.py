@@ -9,7 +9,7 @@ from tracer import health, node, plugins
 from tracer.cgroups import container_ids, pod_uid
 from tracer.chains import Chains
 from tracer.cri import Cri
-from tracer.facts import Answer, CriCall, CriEvent, Done, Named, Sent
+from tracer.facts import STREAMS, Answer, CriCall, CriEvent, Done, Named, Sent
 from tracer.fields import NS, Rows
 from tracer.findings.board import LOOK_NS, Board
 from tracer.findings.rules import rules
@@ -22,6 +22,7 @@ from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
 from tracer.kubelet.telling import Changed
 from tracer.node import NodeEvent
+from tracer.observed import Observation
 from tracer.paths import is_plugin, is_ttrpc
 from tracer.records import Closed, Data, Exec, Exit, OomKill, Opened, Record
 from tracer.rows import Row
@@ -41,6 +42,9 @@ MAX_KUBELETS = 64
 OPEN_AFTER_NS = 250_000_000
 """A call open for longer is shown while it is open; most last a millisecond and would only cost."""
 
+
+SLOW_NS = 700_000_000
+"""What has been open for longer is worth a look at its processes, before any rule speaks of it."""
 
 CLOCK_STEP_NS = 500_000_000
 """The wall clock is set when it moves by more than this between two measurements; NTP slews at most 0.5 ms a second."""
@@ -71,6 +75,7 @@ class Pipeline:
         self.kubelets: OrderedDict[tuple[str, int], Kubelet] = OrderedDict()
         self.now = 0
         self.board = Board(rules())
+        self.observed: dict[int, Observation] = {}  # what processes do, from outside; empty for a capture
         self._servers = node.Servers()
         self._chains = Chains()
         self._connections: dict[tuple[str, int], set[str]] = {}  # open ones of each kubelet
@@ -218,6 +223,20 @@ class Pipeline:
         out += [self.rows.node_event(event) for event in events]
         self._fresh.node_events += events
 
+    def slow_processes(self) -> list[int]:
+        """Process ids that something slow waits for, or that a finding speaks of, the most important first."""
+        found: dict[int, None] = {}
+        for finding in self.board.active:
+            found |= dict.fromkeys(finding.verdict.processes)
+        for call in self._open.values():
+            if self.now - call.rpc.start >= SLOW_NS and call.method not in STREAMS:
+                found |= dict.fromkeys((call.rpc.peer.server_pid, call.rpc.peer.client_pid))
+        for step in self.runtime.open_steps():
+            if step.pid and step.shown and self.now - step.start >= SLOW_NS:
+                found[step.pid] = None
+        found.pop(0, None)
+        return list(found)
+
     def _oom_kill(self, record: OomKill) -> NodeEvent:
         """Whose process it was, if its cgroup says so: a container's id is in the path, or its pod's uid is."""
         path = record.cgroup or ""
@@ -235,7 +254,7 @@ class Pipeline:
         ]
         scene = Scene(
             self.now, kubelets, self.activity, self._servers, self.runtime, self._lost_at, open_calls, fresh.ended,
-            fresh.relists, fresh.passes, fresh.events, fresh.node_events, fresh.steps,
+            fresh.relists, fresh.passes, fresh.events, fresh.node_events, fresh.steps, self.observed,
         )  # fmt: skip
         out += [self.rows.finding(finding) for finding in self.board.look(scene)]
 

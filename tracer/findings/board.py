@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Protocol
 
 from tracer.findings.finding import Finding, Verdict
+from tracer.findings.processes import telling
 from tracer.findings.scene import Scene
 
 LOOK_NS = 500_000_000
@@ -70,6 +71,10 @@ class Board:
             finding.complete = False
         if not all(call.rpc.complete for call in verdict.calls):
             finding.complete = False
+        for pid in verdict.processes:
+            seen = scene.observed.get(pid)
+            if seen is not None and (pid not in finding.observed or telling(seen)):
+                finding.observed[pid] = seen
         for ident in verdict.explains:
             self._explained[ident] = verdict.kind
         while len(self._explained) > MAX_EXPLAINED:

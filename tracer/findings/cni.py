@@ -78,6 +78,7 @@ class CniSlow:
             explains=frozenset((call.id,)) if call else frozenset(),
             evidence=evidence,
             confidence="high" if call is not None else "medium",
+            processes={step.pid: f"The plugin {step.name}"} if step.pid else {},
             unknown=unknown,
             next_steps=(
                 f"ps -o pid,stat,wchan:32,args --ppid {step.pid} -p {step.pid}",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tracer.facts import CriCall, Pod
+from tracer.observed import Observation
 
 Severity = Literal["info", "warning", "critical"]
 Confidence = Literal["high", "medium", "low"]
@@ -26,6 +27,8 @@ class Verdict:
 
     `start` and `end` are monotonic ns; `end` None: it still holds. A verdict with an end is the last of its finding.
     `explains`: ids of calls and relists whose slowness this is the cause of; no later rule speaks of them again.
+    `processes`: who they are by process id; what they are seen to do is added, and where that tells enough the texts
+    of `unknown_process` are left out.
     `summary` is one sentence that names cause, place and time; a cause that is only suspected is worded so, and
     `confidence` is then not high. `unknown`: what cannot be told from here. `next_steps`: commands or places to look.
     """
@@ -41,16 +44,22 @@ class Verdict:
     explains: frozenset[str] = frozenset()
     evidence: list[Evidence] = field(default_factory=list)
     confidence: Confidence = "high"
+    processes: dict[int, str] = field(default_factory=dict)
+    unknown_process: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     next_steps: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
 class Finding:
-    """A verdict through time. `end` None while it is active; `complete` False: something was not seen meanwhile."""
+    """A verdict through time. `end` None while it is active; `complete` False: something was not seen meanwhile.
+
+    `observed`: the most telling look at each process of the verdict.
+    """
 
     id: str
     verdict: Verdict
     start: int
     end: int | None = None
     complete: bool = True
+    observed: dict[int, Observation] = field(default_factory=dict)

@@ -154,7 +154,8 @@ class KubeletStalled:
             calls=calls,
             explains=frozenset(call.id for call in calls),
             evidence=evidence,
-            unknown=("Whether the kubelet was stopped, had no CPU, or waits for something inside itself.",),
+            processes={pid: "The kubelet"},
+            unknown_process=("Whether the kubelet was stopped, had no CPU, or waits for something inside itself.",),
             next_steps=(
                 f"grep -E 'State|ctxt' /proc/{pid}/status",
                 f"cat /proc/{pid}/cgroup, then cpu.stat and cpu.pressure there: throttled?",

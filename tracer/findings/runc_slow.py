@@ -40,7 +40,8 @@ class RuncSlow:
             calls=(call,) if call else (),
             explains=frozenset((call.id,)) if call else frozenset(),
             evidence=[Evidence(step.start, f"runc {step.name}, {lasted}.", call.id if call else None, step.id)],
-            unknown=("What it waits for: the kernel, a frozen cgroup, systemd, or the disk.",),
+            processes={step.pid: "runc"} if step.pid else {},
+            unknown_process=("What it waits for: the kernel, a frozen cgroup, systemd, or the disk.",),
             next_steps=(
                 f"cat /proc/{step.pid}/status /proc/{step.pid}/wchan /proc/{step.pid}/stack; the same for its children",
                 "cgroup.freeze of the pod's cgroup; systemctl list-jobs; iostat",

@@ -107,7 +107,8 @@ class RuntimeNotReading:
             calls=calls,
             explains=frozenset(call.id for call in calls),
             evidence=evidence,
-            unknown=("Whether the process was stopped, had no CPU, or its listener was blocked.",),
+            processes={peer.server_pid: peer.server_comm or "The runtime"},
+            unknown_process=("Whether the process was stopped, had no CPU, or its listener was blocked.",),
             next_steps=(
                 f"cat /proc/{peer.server_pid}/status | grep State",
                 f"cat /proc/{peer.server_pid}/cgroup, then cpu.stat and cpu.pressure there: throttled?",

@@ -10,6 +10,7 @@ from tracer.kubelet.pleg import PlegEvent
 from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
 from tracer.node import NodeEvent, Servers
+from tracer.observed import Observation
 from tracer.runtime.runtime import Runtime
 from tracer.runtime.step import Step
 
@@ -37,6 +38,7 @@ class Scene:
     events: list[PlegEvent] = field(default_factory=list)
     node_events: list[NodeEvent] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    observed: dict[int, Observation] = field(default_factory=dict)
     explained: dict[str, str] = field(default_factory=dict)
 
     def unexplained(self, call: CriCall, kind: str = "") -> bool:

@@ -111,7 +111,8 @@ class ShimHung:
             calls=calls,
             explains=frozenset(hang.calls),
             evidence=evidence,
-            unknown=("Whether the shim is stopped, blocked in the kernel, or deadlocked.",),
+            processes={pid: "The shim"},
+            unknown_process=("Whether the shim is stopped, blocked in the kernel, or deadlocked.",),
             next_steps=(
                 f"grep State /proc/{pid}/status; cat /proc/{pid}/wchan /proc/{pid}/stack",
                 f"kill -USR1 {pid} makes the shim log its goroutines; kill -CONT {pid} if it is stopped",

@@ -6,26 +6,30 @@ from collections.abc import Sequence
 from tracer.errors import TracerError
 from tracer.kernel import layouts
 
-_CONTAINERDS = (
+RUNTIME_SOCKETS = (
     "/run/containerd/containerd.sock",
     "/run/k3s/containerd/containerd.sock",  # k3s, RKE2
     "/run/k0s/containerd.sock",
     "/var/snap/microk8s/common/run/containerd.sock",
-)
-
-RUNTIME_SOCKETS = (
-    *_CONTAINERDS,
-    *(f"{path}.ttrpc" for path in _CONTAINERDS),  # shims publish their events there
-    "/run/containerd/s/*",  # the shims' own; the directory is a constant of containerd, whatever its configuration
     "/run/crio/crio.sock",
     "/run/cri-dockerd.sock",
 )
-"""Served by runtimes and shims."""
+"""On which the kubelet speaks CRI."""
+
+SHIMS = "/run/containerd/s/"
+"""The shims' own; the directory is a constant of containerd, whatever its configuration."""
 
 PLUGINS = "/var/lib/kubelet/"
 
-DEFAULT_SOCKETS = (*RUNTIME_SOCKETS, f"{PLUGINS}*")
-"""What `run` and `record` trace unless told otherwise; the last: plugins (CSI, device, DRA) and the kubelet's own."""
+
+def around(runtimes: Sequence[str]) -> list[str]:
+    """These sockets of runtimes, and what belongs to them: shims, their events, the kubelet's plugins (CSI, DRA ...).
+
+    A runtime's shims publish events at its own path with `.ttrpc` behind it.
+    """
+    events = [f"{path}.ttrpc" for path in runtimes if path.endswith("containerd.sock")]
+    return [*runtimes, *events, f"{SHIMS}*", f"{PLUGINS}*"]
+
 
 SUN_PATH_BYTES = 108  # sizeof sockaddr_un.sun_path
 PATTERNS = 1024  # WANTED_PATHS in bpf/ends.bpf.h

@@ -4,7 +4,7 @@ import pytest
 
 from tracer.errors import TracerError
 from tracer.kernel import layouts
-from tracer.kernel.sockets import DEFAULT_SOCKETS, PATTERNS, wanted_entries
+from tracer.kernel.sockets import PATTERNS, RUNTIME_SOCKETS, around, wanted_entries
 
 KEY = layouts.WANTED_KEY.compiled()
 
@@ -57,7 +57,7 @@ def test_nobody_is_a_runtime_when_processes_are_not_followed():
 
 
 def test_the_defaults_name_every_runtime_in_both_spellings():
-    found = entries(*DEFAULT_SOCKETS)
+    found = entries(*around(RUNTIME_SOCKETS))
     for path in (
         b"/run/containerd/containerd.sock\0",
         b"/run/containerd/containerd.sock.ttrpc\0",
