@@ -1,5 +1,6 @@
 """The rig itself: what the other live tests rely on."""
 
+import contextlib
 import itertools
 import signal
 import subprocess
@@ -23,6 +24,20 @@ with node.Node() as running:
             time.sleep(0.1)
         print(running.footprint.base, flush=True)
         time.sleep(60)
+"""
+
+# A driver that is stopped; prints its pid and then sleeps inside the block.
+DRIVER_THAT_STANDS = """
+import pathlib, sys, time
+from tests.rig import driver, freeze, node
+with node.Node() as running:
+    path = pathlib.Path(sys.argv[1])
+    with driver.running(running.socket, path, "demo") as process:
+        while not path.exists() or not path.read_text():
+            time.sleep(0.1)
+        with freeze.frozen(process.pid):
+            print(process.pid, flush=True)
+            time.sleep(60)
 """
 
 
@@ -90,6 +105,40 @@ def test_ctrl_c_and_sigterm_remove_everything(node_apart, number):
     process.send_signal(number)
     assert process.wait(timeout=30) != 0
     assert left.remains() == []
+
+
+def test_a_killed_run_leaves_no_driver_that_stands_still(tmp_path):
+    """SIGSTOP keeps a process from the SIGTERM that ends others."""
+    path = tmp_path / "oracle.jsonl"
+    command = [sys.executable, "-c", DRIVER_THAT_STANDS, str(path)]
+    with subprocess.Popen(command, cwd=driver.REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        stopped = Path("/proc", process.stdout.readline().strip())
+        assert stopped.exists()
+        process.kill()
+    due = time.monotonic() + 10
+    while stopped.exists():
+        assert time.monotonic() < due
+        time.sleep(0.01)
+    with node.Node():  # removes what the killed one left
+        pass
+
+
+@pytest.mark.usefixtures("machine_as_before")
+def test_a_cni_plugin_that_sleeps_is_a_process_of_its_node():
+    """So what a killed run left asleep is removed by the next, and sets up no network later."""
+    environment = {"PATH": "/usr/bin:/bin", "CNI_COMMAND": "ADD", "CNI_ARGS": "K8S_POD_NAME=a"}
+    with node.Node() as running, contextlib.ExitStack() as asleep:
+        asleep.enter_context(running.plugins.slow(60))
+        with subprocess.Popen(
+            [running.footprint.plugins / "bridge"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        ) as plugin:
+            while not any(footprint.parent(pid) == plugin.pid for pid, _ in footprint.processes()):
+                assert plugin.poll() is None
+                time.sleep(0.01)
+            assert plugin.pid in running.footprint.processes()
+            asleep.close()
+            assert plugin.wait(10) == 1, "the plugin itself, which got no configuration"
 
 
 def test_what_a_killed_run_left_is_removed_by_the_next(node_apart):

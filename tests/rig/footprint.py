@@ -47,15 +47,22 @@ class Footprint:
     shared: list[Path]
     """the directories of `SHARED` that did not exist before"""
 
+    @property
+    def plugins(self) -> Path:
+        """Where its CNI plugins are run from."""
+        return self.base / "cni-bin"
+
     def save(self) -> None:
         text = json.dumps(asdict(self), default=str)
         (self.base / RECORD).write_text(text)
 
     def processes(self) -> list[int]:
-        """Pids of this node's containerd, shims, runc, and everything in its pods."""
+        """Pids of this node's containerd, shims, runc, CNI plugins, and everything in its pods."""
         found = set(_pids_in(self.cgroups()))
         for pid, argv in processes():
             program = os.path.basename(argv[0])  # noqa: PTH119  (argv[0] need not be a path)
+            if any(word.startswith(f"{self.plugins}/") for word in argv[:2]):  # a program, or a script and its shell
+                found.add(pid)
             if program in _PROGRAMS and any(str(self.runtime) in word or str(self.base) in word for word in argv):
                 found.add(pid)
         return sorted(found)

@@ -42,7 +42,7 @@ sandbox_image = "{pause}"
 restrict_oom_score_adj = true
 netns_mounts_under_state_dir = true
 [plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{base}/cni-bin"
+bin_dir = "{plugins}"
 conf_dir = "{base}/cni"
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "{snapshotter}"
@@ -83,7 +83,8 @@ class Node:
 
     @property
     def plugins(self) -> cni.Plugins:
-        return cni.Plugins(self.footprint.base / "cni-bin")
+        """Its CNI plugins, with switches."""
+        return cni.Plugins(self.footprint.plugins)
 
     @property
     def root(self) -> Path:
@@ -171,6 +172,7 @@ class Node:
                 runtime=self.footprint.runtime,
                 socket=self.socket,
                 pause=images.PAUSE,
+                plugins=self.footprint.plugins,
                 snapshotter=_snapshotter(self.root),
             ),
         )
