@@ -359,7 +359,8 @@ def _requested(half: _Half, exchange: Exchange, last: Frame | Received, out: lis
     exchange.requested = True
     call = exchange.call
     if not last.filled:
-        call.sent = last.end
+        # The first record's stamp may be later than the last's, which is no later than the reader's.
+        call.sent = last.end if last.end > call.start else call.start  # noqa: FURB136  (each call: no call of another)
     out.append(Requested(call, last.end))
     reading = half.reading
     if reading.read_to < last.until:

@@ -55,6 +55,20 @@ def test_a_request_in_several_writes_is_sent_with_the_last():
     assert (call.start, call.sent, call.received) == (start, last, last + STEP)
 
 
+def test_a_request_whose_first_record_is_stamped_after_it_was_all_read_is_sent_when_it_starts():
+    talk = conversation()
+    headers = talk.headers(3, talk.client.encode(talk.request_fields(STATUS)))
+    body = talk.data(3, grpc(b"question"), end=True)
+    start = talk.write("client", headers, read=False)
+    talk.time = start - STEP - 1000
+    talk.read("server", headers + body)
+    talk.time = start
+    talk.write("client", body, read=False)
+    talk.respond(3)
+    call = calls(talk.records)[1]
+    assert (call.start, call.sent, call.received) == (start, start, start)
+
+
 def test_a_reader_that_reads_in_pieces_has_read_with_the_last_piece():
     talk = conversation()
     block = talk.client.encode(talk.request_fields(STATUS))
