@@ -6,15 +6,8 @@ from tracer import fields, stamps
 from tracer.facts import CriCall
 from tracer.fields import NS, seconds
 from tracer.kubelet.kubelet import Kubelet
-from tracer.kubelet.relists import Relist
+from tracer.kubelet.relists import EVENTED_UNHEALTHY_AFTER_NS, UNHEALTHY_AFTER_NS, Relist
 from tracer.rows import rfc3339
-
-UNHEALTHY_AFTER_NS = 180 * NS
-"""The kubelet calls its PLEG unhealthy when the last relist whose lists succeeded began longer ago than this
-(`genericPlegRelistThreshold`, `generic.go:Healthy`)."""
-
-EVENTED_UNHEALTHY_AFTER_NS = 600 * NS
-"""The same while the runtime streams its events and relists come each five minutes (`eventedPlegRelistThreshold`)."""
 
 
 def pleg(kubelets: list[tuple[str, int, Kubelet]], now: int, offset: int) -> dict[str, Any]:
@@ -40,7 +33,7 @@ def _state(path: str, pid: int, kubelet: Kubelet, now: int, offset: int) -> dict
     last = kubelet.last_listed
     running = run.relist if not run.over else None
     stage, since = _stage(running, run.ready, kubelet.relist_end)
-    waiting = waiting_for(running) if running else None
+    waiting = running.waiting_for if running else None
     limit = EVENTED_UNHEALTHY_AFTER_NS if kubelet.evented else UNHEALTHY_AFTER_NS
     left = None if last is None else limit - (now - last)
     return {
@@ -62,7 +55,7 @@ def _stage(relist: Relist | None, ready: int | None, ended: int | None) -> tuple
     """Where the PLEG is, and since when: one of its two lists, an inspection, its own work, or between relists."""
     if relist is None:
         return ("idle", ended)
-    call = waiting_for(relist)
+    call = relist.waiting_for
     if call is None:
         return ("kubelet", ready)
     if call is relist.list_sandboxes:
@@ -70,11 +63,6 @@ def _stage(relist: Relist | None, ready: int | None, ended: int | None) -> tuple
     if call is relist.list_containers:
         return ("list_containers", call.rpc.start)
     return ("inspect", call.rpc.start)
-
-
-def waiting_for(relist: Relist) -> CriCall | None:
-    """The call an open relist waits for; everything in it is serial, so there is at most one."""
-    return next((call for call in reversed(relist.calls) if call.rpc.end is None), None)
 
 
 def _call(call: CriCall, now: int) -> dict[str, Any]:

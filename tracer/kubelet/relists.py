@@ -11,6 +11,13 @@ from tracer.kubelet.runs import NEXT_NS, ActivityKind, Run
 RELIST_PERIOD_NS = 990_000_000
 """The next relist starts 1 s after the end of the last (`genericPlegRelistPeriod`), so never sooner; 1 % for stamps."""
 
+UNHEALTHY_AFTER_NS = 180_000_000_000
+"""The kubelet calls its PLEG unhealthy when the last relist whose lists succeeded began longer ago than this
+(`genericPlegRelistThreshold`, `generic.go:Healthy`)."""
+
+EVENTED_UNHEALTHY_AFTER_NS = 600_000_000_000
+"""The same while the runtime streams its events and relists come each five minutes (`eventedPlegRelistThreshold`)."""
+
 INSPECTION_PATIENCE_NS = 500_000_000
 """The kubelet works between inspections (cgroup reads, cache); a pod that it does not ask for within this time is not
 going to be asked for."""
@@ -32,6 +39,11 @@ class Relist:
     calls: list[CriCall] = field(default_factory=list)
     events: list[PlegEvent] = field(default_factory=list)
     complete: bool = True
+
+    @property
+    def waiting_for(self) -> CriCall | None:
+        """The call an open relist waits for; everything in it is serial, so there is at most one."""
+        return next((call for call in reversed(self.calls) if call.rpc.end is None), None)
 
 
 class Records:
