@@ -266,7 +266,8 @@ class Ttrpc:
         changed: list[ShimCall],
     ) -> None:  # fmt: skip
         del connection.open[call.stream]
-        call.answered = time
+        # A sender that was interrupted before its record is stamped later than it sent.
+        call.answered = time = max(time, call.sent)
         try:
             call.status, text, payload = read_response(message)
             call.error = redact(text) if text else None

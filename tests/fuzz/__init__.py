@@ -7,5 +7,5 @@ corpus (tests/data/fuzz, one archive a harness) is an ordinary test. `python -m 
 
 NAMES = (
     "kernel_records", "capture_files", "streams", "frames", "header_tables", "messages", "metadata", "rpc",
-    "honesty", "cri_messages", "texts", "redact_messages", "redactor", "cursors", "moments", "pipeline",
+    "honesty", "cri_messages", "texts", "redact_messages", "redactor", "cursors", "moments", "pipeline", "ttrpc",
 )  # fmt: skip
