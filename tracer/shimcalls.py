@@ -16,6 +16,7 @@ EVENTS = "containerd.services.events.ttrpc."
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT = 10
+_UINT32 = 0xFFFFFFFF  # what protobuf keeps of a longer number
 
 _WITH_EXEC_ID = frozenset({"State", "Start", "Delete", "Exec", "Kill", "ResizePty", "CloseIO", "Wait"})
 """Task methods whose request's field 2 is `exec_id`."""
@@ -206,7 +207,7 @@ def state_request(call: ShimCall, payload: bytes, *, whole: bool) -> None:
         elif tag == 2 << 3 | _LENGTH and with_exec_id:
             call.exec_id = _text(raw) or None
         elif tag == 3 << 3 | _VARINT and call.method == "Kill":
-            call.signal = number
+            call.signal = number & _UINT32
 
 
 _ANSWERS = {"Create": (1, 0), "Start": (1, 0), "Connect": (2, 0), "State": (3, 0), "Delete": (1, 2), "Wait": (0, 1)}
@@ -225,11 +226,11 @@ def state_answer(call: ShimCall, payload: bytes) -> None:
         call.exit_status = 0  # proto3 leaves a zero out
     for tag, number, _ in fields(payload):
         if tag == pid << 3 | _VARINT:
-            call.pid = number
+            call.pid = number & _UINT32
             if not status:
                 return
         elif tag == status << 3 | _VARINT:
-            call.exit_status = number
+            call.exit_status = number & _UINT32
 
 
 # containerd's api/events/task.proto: numbers of the container's id, of an exec's id (or the process's own), of the pid
@@ -265,9 +266,9 @@ def _state_event(call: ShimCall, payload: bytes) -> None:
         elif tag & 7 == _LENGTH and which == process:
             call.exec_id = _text(raw) or None
         elif tag & 7 == _VARINT and which == pid:
-            call.pid = number
+            call.pid = number & _UINT32
         elif tag & 7 == _VARINT and which == status:
-            call.exit_status = number
+            call.exit_status = number & _UINT32
     if call.exec_id == call.id:
         call.exec_id = None  # the container's own process
 

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from struct import Struct
 
-from tracer.records import Closed, Data, Opened, Record
+from tracer.records import Closed, Data, Exit, Opened, Record
 from tracer.shimcalls import Malformed, Message, ShimCall, read_request, read_response, state_answer, state_request
 from tracer.streams import Way
 from tracer.texts import redact
@@ -98,12 +98,13 @@ class _Connection:
 
 
 class Ttrpc:
-    """Feed the records of ttrpc sockets, get the calls that began, were answered, read or lost by each."""
+    """Feed the records of ttrpc sockets and ends of processes, get calls that began, were answered, read, or lost."""
 
     def __init__(self) -> None:
         self.stats = TtrpcStats()
         self._connections: dict[str, _Connection] = {}
         self._servers: OrderedDict[str, _Process] = OrderedDict()  # by path: who served it last
+        self._serving: set[int] = set()  # process ids, and some that are gone
 
     def open_calls(self) -> list[ShimCall]:
         """Every call that has not been answered."""
@@ -119,6 +120,10 @@ class Ttrpc:
             connection = self._connections.pop(record.connection, None)
             if connection is not None:
                 _ended(connection, record.time, changed)
+        elif isinstance(record, Exit) and record.pid in self._serving:
+            self._serving.remove(record.pid)
+            for name in [name for name, each in self._connections.items() if each.server[0] == record.pid]:
+                _ended(self._connections.pop(name), record.time, changed)
         return changed
 
     def _connection(self, record: Data | Opened, changed: list[ShimCall]) -> _Connection:
@@ -140,6 +145,10 @@ class Ttrpc:
 
     def _served(self, connection: _Connection, server: _Process) -> None:
         connection.server = self._servers[connection.path] = server
+        if server[0] is not None:
+            self._serving.add(server[0])
+            if len(self._serving) > MAX_CONNECTIONS:
+                self._serving = {each.server[0] for each in self._connections.values() if each.server[0] is not None}
         self._servers.move_to_end(connection.path)
         if len(self._servers) > MAX_CONNECTIONS:
             self._servers.popitem(last=False)

@@ -113,12 +113,12 @@ class Runtime:
         """`Exec`, `Exit`, and the `Opened`, `Data` and `Closed` of ttrpc sockets; anything else gives nothing."""
         if isinstance(record, Exec):
             return self._executed(record)
-        if isinstance(record, Exit):
-            return self._process_ended(record)
         changed: list[Step] = []
-        if isinstance(record, (Data, Opened, Closed)):
+        if isinstance(record, (Data, Opened, Closed, Exit)):
             for call in self.ttrpc.feed(record):
                 self._shim(call, changed)
+        if isinstance(record, Exit):
+            changed += self._process_ended(record)
         return changed
 
     def cri(self, event: CriEvent) -> list[Step]:
