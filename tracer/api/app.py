@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from tracer.api import models, problem, reference
 from tracer.api.guard import Guard
 from tracer.api.moments import EXPECTED, moment
+from tracer.api.pages import Pages
 from tracer.api.problem import Problem
 from tracer.outputs.hub import MAX_LISTENERS, Busy, Hub
 from tracer.outputs.perfetto import trace
@@ -190,6 +191,7 @@ def create_app(
     app.add_middleware(Guard, hosts=hosts)
     problem.install(app)
     reads = _Reads(store, live)
+    pages = Pages()
 
     @app.get("/api/v1/calls", response_model=models.Calls, tags=["rows"])
     def calls(query: Annotated[CallQuery, Query()]) -> Response:
@@ -405,8 +407,12 @@ def create_app(
         return Response(reference.page(app.openapi()), media_type="text/html; charset=utf-8")
 
     @app.get("/", include_in_schema=False)
-    def index() -> Response:
-        return Response(reference.index(app.openapi()), media_type="text/html; charset=utf-8")
+    def index(request: Request) -> Response:
+        return pages.answer("index.html", request)
+
+    @app.get("/assets/{name}", include_in_schema=False)
+    def asset(name: Annotated[str, Path(max_length=64)], request: Request) -> Response:
+        return pages.answer(name, request)
 
     return app
 

@@ -7,22 +7,11 @@ from typing import Any
 _HEAD = "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
 
 
-def index(openapi: dict[str, Any]) -> str:
-    """Where to go from the root."""
-    links = "".join(
-        f"<li><a href='{escape(path)}'>{escape(path)}</a> {escape(_summary(operation))}"
-        for path, operation in _operations(openapi)
-        if "{" not in path
-    )
-    return (
-        f"{_HEAD}<title>criscope</title><h1>criscope</h1><p>{escape(openapi['info']['summary'])}"
-        f"<ul>{links}<li><a href='/docs'>/docs</a> parameters and fields"
-        "<li><a href='/openapi.json'>/openapi.json</a> the same for programs</ul></html>"
-    )
-
-
 def page(openapi: dict[str, Any]) -> str:
-    """Every route with its parameters, then every word with its fields."""
+    """Where to go, every route with its parameters, then every word with its fields."""
+    links = "".join(
+        f"<li><a href='{escape(path)}'>{escape(path)}</a>" for path, _ in _operations(openapi) if "{" not in path
+    )
     routes = "".join(
         f"<h2>GET {escape(path)}</h2><p>{escape(_summary(operation))}{_parameters(operation)}"
         for path, operation in _operations(openapi)
@@ -33,7 +22,11 @@ def page(openapi: dict[str, Any]) -> str:
         if "properties" in schema and not name.endswith("Error")
     )
     title = f"criscope {escape(openapi['info']['version'])}"
-    return f"{_HEAD}<title>{title}</title><h1>{title}</h1>{routes}<h2>Words and fields</h2>{words}</html>"
+    return (
+        f"{_HEAD}<title>{title}</title><h1>{title}</h1><p>{escape(openapi['info']['summary'])}"
+        f"<ul><li><a href='/'>/</a> the page{links}<li><a href='/openapi.json'>/openapi.json</a> this for programs</ul>"
+        f"{routes}<h2>Words and fields</h2>{words}</html>"
+    )
 
 
 def _operations(openapi: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

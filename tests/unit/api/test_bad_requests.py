@@ -58,10 +58,12 @@ def test_a_foreign_host_is_refused(served):
     assert "evil" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/api/v1/calls", "/nowhere", "/docs", "/"])
+@pytest.mark.parametrize("path", ["/api/v1/calls", "/nowhere", "/docs", "/", "/assets/main.js", "/assets/none.js"])
 def test_every_answer_forbids_what_it_does_not_need(served, path):
     headers = served[0].get(path).headers
-    assert headers["cache-control"] == "no-store"
+    # Only the page's own files hold no word of the node, and may be kept while they are this version's.
+    kept = path in {"/", "/assets/main.js"}
+    assert headers["cache-control"] == ("no-cache" if kept else "no-store")
     assert headers["x-content-type-options"] == "nosniff"
     assert "default-src 'none'" in headers["content-security-policy"]
     assert "access-control-allow-origin" not in headers
