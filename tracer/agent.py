@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tracer.flight import FlightRecorder
 from tracer.inventory import Inventory, ask
+from tracer.kernel.program_object import ProbeReport
 from tracer.kernel.source import DRAIN_SECONDS, KernelSource
 from tracer.pipeline import Pipeline
 from tracer.proc import Watch
@@ -25,6 +27,9 @@ TICK_NS = 250_000_000
 LOOK_SECONDS = 0.5
 """How often processes are looked at, while something is slow."""
 
+MAX_REASON = 500
+"""Characters of why a recording was frozen."""
+
 CLOCK_NS = 10_000_000_000
 """How often the wall clock is compared with the monotonic one."""
 
@@ -38,11 +43,24 @@ class Agent:
     """Traces until `stop`; satisfies `rows.Live`. Every method but `run` may be called from any thread."""
 
     def __init__(
-        self, source: KernelSource, outputs: list[Output], *, inventories: list[str], watch: Watch | None = None
+        self,
+        source: KernelSource,
+        outputs: list[Output],
+        *,
+        inventories: list[str],
+        watch: Watch | None = None,
+        flight: FlightRecorder | None = None,
+        probes: tuple[ProbeReport, ...] = (),
     ) -> None:
-        """`watch` looks at processes that something slow waits for; without one nothing is known of them."""
+        """`watch` looks at processes that something slow waits for; without one nothing is known of them.
+
+        `flight` gets every record. `probes`: programs that are not the source's.
+        """
         self.source = source
+        self.flight = flight
         self._watch = watch
+        self._probes = probes
+        self._frozen: set[str] = set()  # critical findings that were recorded
         self.runtimes: dict[str, dict[str, Any]] = {}
         self.started = time.time_ns()
         self._outputs = outputs
@@ -86,6 +104,8 @@ class Agent:
             waiting.register(self.source.fileno(), select.EPOLLIN)
             while not self._stopped.is_set():
                 records = self.source.drain()
+                if self.flight is not None:
+                    self.flight.feed(records)
                 now = time.monotonic_ns()
                 if now >= next_clock:
                     next_clock = now + CLOCK_NS
@@ -124,6 +144,15 @@ class Agent:
         if rows:
             for output in self._outputs:
                 output(rows)
+            if self.flight is not None:
+                self._record(rows, self.flight)
+
+    def _record(self, rows: list[Row], flight: FlightRecorder) -> None:
+        """Keep the evidence of a finding that is critical: whoever mends it next destroys it."""
+        for row in rows:
+            if row.kind == "finding" and row.fields["severity"] == "critical" and row.id not in self._frozen:
+                self._frozen.add(row.id)
+                flight.freeze(f"{row.fields['kind']}: {row.fields['summary']}"[:MAX_REASON])
 
     def _ask(self, path: str) -> None:
         answer = ask(path)
@@ -173,8 +202,10 @@ class Agent:
             "connections": self._pipeline.streams.open,
             "probes": [
                 {"program": probe.program, "attached": probe.attached, "reason": probe.reason}
-                for probe in self.source.probes
+                for probe in (*self.source.probes, *self._probes)
             ],
+            "hidden": self.source.hidden,
+            "flight": None if self.flight is None else self.flight.status(),
             "lost_records": counters["streams.lost"],
             "gaps": counters["streams.gaps"],
             "runtimes": self.runtimes,
@@ -218,6 +249,8 @@ class Replayed:
             "failure": None,
             "connections": self._pipeline.streams.open,
             "probes": [],
+            "hidden": {},
+            "flight": None,
             "lost_records": counters["streams.lost"],
             "gaps": counters["streams.gaps"],
             "runtimes": {},

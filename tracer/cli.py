@@ -89,6 +89,14 @@ def run(
             help="Ask each runtime once, at start, which pods and containers it has (three calls).",
         ),
     ] = True,
+    flight: Annotated[
+        bool,
+        typer.Option(
+            "--flight/--no-flight",
+            envvar="CRISCOPE_FLIGHT",
+            help="Keep the last minutes, without secrets, beside the store, for when something critical happens.",
+        ),
+    ] = True,
 ) -> None:
     """Trace this node: capture, store, REST interface. Needs root; ends with Ctrl-C or SIGTERM."""
     from tracer.agent import Agent, existing  # noqa: PLC0415  (each command imports what it uses)
@@ -104,19 +112,40 @@ def run(
         source = KernelSource(around(runtimes))
         blocked = BlockedTasks()
         drop_privileges()  # before any thread starts; what is attached stays so
-        with source, blocked, Store(store, max_bytes=store_size << 20) as rows:
+        with source, blocked, Store(store, max_bytes=store_size << 20) as rows, contextlib.ExitStack() as stack:
             found = existing(runtimes)
-            watch = Watch(blocked.stacks)
-            agent = Agent(source, [rows.feed, server.feed], inventories=found if ask else [], watch=watch)
+            recorder = _flight(stack, store, source) if flight else None
+            agent = Agent(
+                source,
+                [rows.feed, server.feed],
+                inventories=found if ask else [],
+                watch=Watch(blocked.stacks),
+                flight=recorder,
+                probes=(blocked.probe,),
+            )
             if not found:
                 log.info("no runtime socket exists yet (%s); waiting for one", ", ".join(runtimes))
             agent.start()
             try:
-                server.serve(rows, agent, f"tracing {', '.join(found)}" if found else "ready")
+                server.serve(rows, agent, f"tracing {', '.join(found)}" if found else "ready", recorder)
             finally:
                 agent.stop()
             if agent.failure:
                 raise TracerError(f"tracing ended: {agent.failure}; please report this with the log above")
+
+
+def _flight(stack: contextlib.ExitStack, store: Path, source: Any) -> Any:
+    """The flight recorder in the directory beside the store; tracing goes on without one."""
+    from tracer.errors import FlightError  # noqa: PLC0415
+    from tracer.flight import FlightRecorder  # noqa: PLC0415
+
+    try:
+        recorder = FlightRecorder(store.with_name(f"{store.name}.flight"), lambda: source.realtime_offset_ns)
+    except FlightError as error:
+        log.warning("no flight recorder: %s", error)
+        return None
+    stack.callback(recorder.close)
+    return recorder
 
 
 @app.command()
@@ -370,6 +399,37 @@ def perfetto(
         for piece in pieces:
             file.write(piece)
     log.info("%s: %d bytes; open it in https://ui.perfetto.dev", output, output.stat().st_size)
+
+
+@export_app.command()
+def recording(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Capture file to write.")],
+    ident: Annotated[
+        str | None, typer.Option("--id", help="Of the recording. Default: the newest.", show_default=False)
+    ] = None,
+    url: Url = DEFAULT_URL,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+) -> None:
+    """Write a recording of the flight recorder as a capture."""
+    from tracer.asking import ask, download  # noqa: PLC0415
+
+    with _clear_errors():
+        if ident is None:
+            kept = ask(url, "/api/v1/recordings")["items"]
+            if not kept:
+                raise TracerError(f"{url} keeps no recording; POST /api/v1/recordings makes one (docs/rest.md)")
+            ident = kept[0]["id"]
+        pieces = download(url, f"/api/v1/recordings/{ident}")
+        first = next(pieces, b"")
+        try:
+            file = output.open("wb" if force else "xb")
+        except FileExistsError:
+            raise TracerError(f"{output} exists already; --force overwrites it") from None
+        with file:
+            file.write(first)
+            for piece in pieces:
+                file.write(piece)
+    log.info("%s: %d bytes; `criscope replay` decodes it", output, output.stat().st_size)
 
 
 def _stored_rows(path: Path, since: str) -> list[Any]:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from tracer.api.app import create_app
 from tracer.errors import TracerError
+from tracer.flight import FlightRecorder
 from tracer.outputs.hub import Hub
 from tracer.outputs.prometheus import Metrics, exposition
 from tracer.outputs.usage import Usage
@@ -63,7 +64,7 @@ class Server:
         self._usage.feed(rows)
         self._hub.feed(rows)
 
-    def serve(self, store: Store, live: Live, what: str) -> None:
+    def serve(self, store: Store, live: Live, what: str, recorder: FlightRecorder | None = None) -> None:
         """Answer until SIGINT or SIGTERM."""
         self._metrics.watch(live, store.status)
         app = create_app(
@@ -72,6 +73,7 @@ class Server:
             lambda accept: exposition(self.registry, accept),
             self._usage,
             self._hub,
+            recorder,
             version=version("criscope"),
             hosts=self._hosts(),
         )

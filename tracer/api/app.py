@@ -1,7 +1,7 @@
 """The routes."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Protocol, get_args
 
 from fastapi import FastAPI, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from tracer.api.guard import Guard
 from tracer.api.moments import EXPECTED, moment
 from tracer.api.pages import Pages
 from tracer.api.problem import Problem
+from tracer.errors import FlightError
 from tracer.outputs.hub import MAX_LISTENERS, Busy, Hub
 from tracer.outputs.perfetto import trace
 from tracer.outputs.usage import By, Usage
@@ -172,12 +173,28 @@ class UsageQuery(BaseModel):
     since: Moment = Field("10m", description=f"Whole minutes: {EXPECTED}.")
 
 
+class Recorder(Protocol):
+    """The flight recorder, as far as it is asked."""
+
+    def recordings(self) -> list[Any]: ...
+    def freeze(self, reason: str) -> Any: ...
+    def open(self, id_: str) -> Any: ...
+
+
 Exposition = Callable[[str], tuple[bytes, str]]
 """Metrics as text and their media type, for the client's Accept header."""
 
 
 def create_app(
-    store: Store, live: Live, exposition: Exposition, usage: Usage, hub: Hub, *, version: str, hosts: frozenset[str]
+    store: Store,
+    live: Live,
+    exposition: Exposition,
+    usage: Usage,
+    hub: Hub,
+    recorder: Recorder | None,
+    *,
+    version: str,
+    hosts: frozenset[str],
 ) -> FastAPI:
     """The application; `hosts` are the values a Host header may have (DNS rebinding), empty for any."""
     app = FastAPI(
@@ -357,6 +374,29 @@ def create_app(
         headers = {"Content-Disposition": 'attachment; filename="criscope.perfetto-trace"'}
         return StreamingResponse(trace(rows), media_type="application/octet-stream", headers=headers)
 
+    @app.get("/api/v1/recordings", response_model=models.Recordings, tags=["recordings"])
+    def recordings() -> Response:
+        """What the flight recorder keeps, the newest first: the minutes around critical findings, and when asked."""
+        return _json({"items": [_recording(each) for each in _kept(recorder).recordings()]})
+
+    @app.post("/api/v1/recordings", response_model=models.Recording, status_code=202, tags=["recordings"])
+    def freeze(wish: models.Wish) -> Response:
+        """Keep the last minutes and the next ten seconds as a recording. The body must be JSON."""
+        return _json(_recording(_kept(recorder).freeze(wish.reason)), 202)
+
+    @app.get("/api/v1/recordings/{id}", tags=["recordings"], response_class=StreamingResponse)
+    def recording(id: Annotated[str, Path(max_length=64)]) -> Response:  # noqa: A002  (the name in the path)
+        """One recording as a capture that `criscope replay` decodes."""
+        try:
+            download = _kept(recorder).open(id)
+        except FlightError:
+            raise Problem(404, "no recording has this id; /api/v1/recordings lists them") from None
+        headers = {
+            "Content-Disposition": f'attachment; filename="{download.filename}"',
+            "Content-Length": str(download.size),
+        }
+        return StreamingResponse(download.chunks(), media_type="application/gzip", headers=headers)
+
     @app.get("/api/v1/why", response_model=models.Why, tags=["now"])
     def verdict(query: Annotated[WhyQuery, Query()]) -> Response:
         """The verdict: one sentence, the findings it rests on, what is not known, and what to try."""
@@ -415,6 +455,23 @@ def create_app(
         return pages.answer(name, request)
 
     return app
+
+
+def _kept(recorder: Recorder | None) -> Recorder:
+    if recorder is None:
+        raise Problem(404, "there is no flight recorder: this is a replay, or it was started with --no-flight")
+    return recorder
+
+
+def _recording(frozen: Any) -> dict[str, Any]:
+    return {
+        "id": frozen.id,
+        "time": rfc3339(frozen.frozen),
+        "reasons": list(frozen.reasons),
+        "begin": None if frozen.begin is None else rfc3339(frozen.begin),
+        "end": None if frozen.end is None else rfc3339(frozen.end),
+        "bytes": frozen.bytes,
+    }
 
 
 def _one(reads: "_Reads", kind: Kind) -> Callable[[str], Response]:

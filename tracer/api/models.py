@@ -444,6 +444,31 @@ class Overview(Word):
     )
 
 
+class Recording(Word):
+    """What the flight recorder keeps of some minutes."""
+
+    id: str
+    time: Time = Field(description="When it was frozen.")
+    reasons: list[str]
+    begin: Time | None
+    end: Time | None = Field(description="null while records are still added.")
+    bytes: int
+
+
+class Recordings(Word):
+    """Every recording, the newest first."""
+
+    items: list[Recording]
+
+
+class Wish(BaseModel):
+    """Why the last minutes should be kept."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field("asked for", min_length=1, max_length=200)
+
+
 class PartStep(Word):
     """A step within a bar."""
 

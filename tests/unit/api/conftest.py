@@ -34,6 +34,7 @@ def served():
             lambda _: (b"x 1\n", "text/plain"),
             usage,
             Hub(),
+            None,
             version="1.2.3",
             hosts=frozenset({"testserver"}),
         )

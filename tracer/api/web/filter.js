@@ -34,7 +34,7 @@ export function offer(form, items, filter) {
     const select = form.elements[name];
     const wanted = ["", ...[...values].sort()];
     if (wanted.length !== select.options.length || wanted.some((value, at) => select.options[at].value !== value)) {
-      select.replaceChildren(...wanted.map((value) => h("option", { value }, value || "all")));
+      select.replaceChildren(...wanted.map((value) => h("option", { value }, value || select.dataset.all)));
     }
     select.value = filter[name];
   }

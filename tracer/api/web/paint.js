@@ -23,6 +23,7 @@ export class Paint {
     this.lane = null; // the lane under the keyboard
     this.drawn = 0; // rectangles of the last frame
     this.buckets = TONES.map(() => []);
+    this.wide = new Map(); // widths of titles, which are few
     this.theme();
   }
 
@@ -75,14 +76,14 @@ export class Paint {
     const context = this.canvas.getContext("2d");
     const { from, to } = this.view;
     context.clearRect(0, 0, this.width, this.height);
-    this.#grid(context, now);
     for (const bucket of this.buckets) bucket.length = 0;
     const texts = [];
     const marks = [];
-    for (const lane of this.lanes.list) {
+    const seen = this.lanes.list.filter((lane) => lane.y + lane.height >= this.top && lane.y - this.top - this.head <= this.height);
+    for (const lane of seen) this.#background(context, lane, lane.y - this.top);
+    this.#grid(context);
+    for (const lane of seen) {
       const y = lane.y - this.top;
-      if (y + lane.height < 0 || y > this.height) continue;
-      this.#background(context, lane, y);
       if (lane.gauge && !lane.compact) this.#age(context, lane, y, now);
       for (const band of lane.bands.values()) this.#band(lane, band, from, to, now, texts, marks);
     }
@@ -100,6 +101,10 @@ export class Paint {
       }
       this.drawn += bucket.length / 4;
     }
+    if (now >= from && now <= to) {
+      context.fillStyle = this.colours.now;
+      context.fillRect(Math.round(this.x(now)), 0, 1, this.height);
+    }
     this.#texts(context, texts);
     for (const [colour, x, y, width, height] of marks) {
       context.strokeStyle = this.colours[colour];
@@ -112,13 +117,13 @@ export class Paint {
   #background(context, lane, y) {
     context.fillStyle = lane === this.lane ? this.colours.grid : this.colours.lane;
     context.fillRect(0, y - 3 - this.head, this.width, lane.height + 6 + this.head);
-    if (lane.key !== "syncloop" || this.phone) return;
+    if (lane.pod || lane.bands.size < 2 || this.phone) return;
     context.fillStyle = this.colours.muted;
     context.font = "10px system-ui, sans-serif";
     context.textAlign = "right";
     context.textBaseline = "middle";
     for (const band of lane.bands.values()) {
-      context.fillText(band.name === "pleg" ? "PLEG" : band.name, this.left - 8, band.y - this.top + band.size / 2);
+      context.fillText(band.name === "pleg" ? "PLEG" : band.name, this.left - 8, band.y - this.top + band.height / 2);
     }
   }
 
@@ -137,7 +142,7 @@ export class Paint {
       const tone = item.shown ? item.tone : DIM;
       let x = left + (item.start - from) * scale;
       let right = left + (until - from) * scale;
-      const least = item.end === item.start ? 2.5 : 1;
+      const least = item.end === item.start ? 2.5 : 1.5;
       if (right - x < least) right = x + least;
       const key = row * TONES.length + tone;
       const chosen = item.key === view.selected || item === this.cursor || this.related.has(item.key);
@@ -149,7 +154,7 @@ export class Paint {
       if (right > this.width + 2) right = this.width + 2;
       const y = band.y - this.top + row * band.size;
       this.buckets[tone].push(x, y, right - x, size);
-      if (right - x > 34 && size >= 9 && item.shown) texts.push(item, Math.max(x, left), y, right - Math.max(x, left), size);
+      if (right - x > 26 && size >= 9 && item.shown) texts.push(item, Math.max(x, left), y, right - Math.max(x, left), size);
       else if (item.kind === "node_event" && item.shown) texts.push(item, x + 4, y, 160, -size);
       if (chosen) {
         marks.push([item === this.cursor || item.key === view.selected ? "focus" : "text", x, y, right - x, size]);
@@ -165,13 +170,15 @@ export class Paint {
       const [item, x, y, room, size] = texts.slice(at, at + 5);
       const beside = size < 0;
       context.fillStyle = beside ? this.colours.text : this.inks[item.tone];
-      const fits = Math.floor((room - 8) / 5.6);
       const text = title(item);
-      context.fillText(text.length > fits ? `${text.slice(0, fits - 1)}…` : text, x + 4, y + Math.abs(size) / 2 + 0.5);
+      let wide = this.wide.get(text);
+      if (wide === undefined) this.wide.set(text, (wide = context.measureText(text).width));
+      const fits = Math.floor((text.length * (room - 8)) / wide);
+      context.fillText(fits < text.length ? `${text.slice(0, Math.max(fits - 1, 1))}…` : text, x + 4, y + Math.abs(size) / 2 + 0.5);
     }
   }
 
-  #grid(context, now) {
+  #grid(context) {
     const { from, to } = this.view;
     const axis = this.axis.getContext("2d");
     axis.clearRect(0, 0, this.width, 24);
@@ -185,10 +192,6 @@ export class Paint {
       context.fillRect(x, 0, 1, this.height);
       axis.fillRect(x, 18, 1, 6);
       axis.fillText(label(time), x + 4, 12);
-    }
-    if (now >= from && now <= to) {
-      context.fillStyle = this.colours.now;
-      context.fillRect(Math.round(this.x(now)), 0, 1, this.height);
     }
   }
 
