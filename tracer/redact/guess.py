@@ -14,7 +14,7 @@ MAX_DEPTH = 16
 MAX_FIELD = 127
 """Field numbers believed: schemas seen on these sockets stay below 40, random bytes do not."""
 
-_FIRST, _SECOND = 1 << 3 | LENGTH, 2 << 3 | LENGTH
+_FIRST, _SECOND, _THIRD = 1 << 3 | LENGTH, 2 << 3 | LENGTH, 3 << 3 | LENGTH
 
 _ID = re.compile(rb"[0-9a-f]{64}")
 _UID = re.compile(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}")
@@ -24,6 +24,9 @@ _TYPE = re.compile(
     rb"(?:(?:types\.containerd\.io|type\.googleapis\.com)/[A-Za-z0-9._/-]{1,128}"
     rb"|(?:io\.)?containerd\.[A-Za-z0-9._]{1,128}|google\.protobuf\.[A-Za-z]{1,32})"
 )
+_TOPIC = re.compile(rb"/tasks/(?:create|start|delete|exit|oom|exec-added|exec-started|paused|resumed|checkpointed)")
+"""Topics of containerd's task events (`core/runtime/events.go`)."""
+
 _LABELS = {
     b"io.kubernetes.pod.name": _NAME,
     b"io.kubernetes.pod.namespace": _NAME,
@@ -93,6 +96,9 @@ def _kept(data: bytes, members: list[Field], i: int) -> bool:
             return True
         # The type of a google.protobuf.Any.
         return [other for other, _, _ in members[1:]] in ([], [_SECOND]) and bool(_TYPE.fullmatch(data, begin, until))
+    if tag == _THIRD:
+        # Of an event's envelope: time, namespace, topic, event.
+        return bool(_TOPIC.fullmatch(data, begin, until))
     first, first_begin, first_until = members[0]
     if tag != _SECOND or first != _FIRST:
         return False

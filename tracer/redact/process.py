@@ -16,6 +16,7 @@ CNI = frozenset({"CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "C
 
 _EXEC_OPTIONS = frozenset({"--process", "-p", "--pid-file", "--console-socket", "--detach", "-d", "--tty", "-t"})
 _ID = re.compile(r"[0-9a-f]{64}")
+_PLUGIN = re.compile(r"(?:/[A-Za-z0-9._-]{1,64}){0,8}/cni/(?:bin/)?[A-Za-z0-9._-]{1,64}")
 
 
 def clean(record: Exec) -> Exec:
@@ -27,10 +28,19 @@ def clean(record: Exec) -> Exec:
         if name in TOOLS:
             argv = _tool(argv)
         else:
-            # CNI plugins take everything from their environment and standard input.
-            first = argv[0] if "CNI_COMMAND" in env else name
-            argv = [first, *map(_covered, argv[1:])]
+            # CNI plugins take everything from their environment and standard input; some are scripts.
+            plugin = "CNI_COMMAND" in env
+            first = argv[0] if plugin or _of_plugins(argv[0]) else name
+            argv = [
+                first,
+                *(word if i == 0 and _of_plugins(word) else _covered(word) for i, word in enumerate(argv[1:])),
+            ]
     return Exec(record.time, record.pid, record.ppid, record.comm, argv, env)
+
+
+def _of_plugins(word: str) -> bool:
+    """Whether it is the path of a file where CNI plugins usually lie, and nothing else."""
+    return bool(_PLUGIN.fullmatch(word))
 
 
 def _tool(argv: list[str]) -> list[str]:

@@ -71,6 +71,7 @@ class _Held:
     connection: "_Connection | None" = None
     way: Way = "request"
     placed: bool = True
+    shown: bytes = b""  # without a cover: what may be seen
 
     @property
     def patience(self) -> int:
@@ -86,12 +87,12 @@ class _Held:
 
 
 class _Connection:
-    __slots__ = ("covers", "decoder", "placeable", "unplaced")
+    __slots__ = ("covers", "decoder", "unplaced")
 
     def __init__(self, path: str, contents: Contents) -> None:
         self.covers: dict[Way, Cover] = {"request": Cover(0), "response": Cover(0)}
-        self.placeable = not is_ttrpc(path)  # `Placing` looks for frames of HTTP/2
-        self.decoder = (Grpc if self.placeable else Ttrpc)(contents, self.covers)
+        # Readers on ttrpc are never placed: `Placing` looks for frames of HTTP/2.
+        self.decoder: Grpc | Ttrpc = (Ttrpc if is_ttrpc(path) else Grpc)(contents, self.covers)
         self.unplaced: dict[Way, list[_Held]] = {"request": [], "response": []}  # reader's records
 
 
@@ -170,11 +171,12 @@ class Redactor:
         elif sending:
             now = connection.covers[way]
             held.cover = cover if cover is not None and record.offset < now.base else now
-        elif connection.placeable:
+        elif isinstance(connection.decoder, Grpc):
             held.placed = False
             connection.unplaced[way].append(held)
         else:
-            self.stats.unplaced += 1
+            held.shown = connection.decoder.read(way, record.data)
+            self.stats.unplaced += not held.shown
         for read in reads:
             self._place(connection, read)
         return held
@@ -245,8 +247,7 @@ class Redactor:
         return self._covered(record, held) if isinstance(record, Data) and record.data else record
 
     def _covered(self, record: Data, held: _Held) -> Data:
-        cover = held.cover
-        data = b""
+        cover, data = held.cover, held.shown
         if cover is not None:
             data = cover.take(held.start, held.length)
             end = held.start + record.length

@@ -4,10 +4,11 @@ A message is ten bytes of head (length, stream, type, flags) and a body; there i
 a message begins a write with it, so any write can be where a late start or a gap ends.
 """
 
+from collections import deque
 from functools import partial
 
 from tracer.redact.content import Contents
-from tracer.redact.cover import Cover
+from tracer.redact.cover import COVER, Cover
 from tracer.redact.messages import Messages
 from tracer.redact.schema import Plan, Rule
 from tracer.redact.wire import LENGTH, VARINT
@@ -15,6 +16,9 @@ from tracer.streams import Chunk, Gap, Way
 
 HEAD = 10
 MAX_BODY = 4 * 1024 * 1024  # ttrpc `messageLengthMax`
+
+MAX_HEADS = 64
+"""Heads remembered of each direction; a reader is rarely so many messages behind."""
 
 _REQUEST, _RESPONSE, _DATA = 1, 2, 3
 _TYPES: dict[Way, tuple[int, int]] = {"request": (_REQUEST, _DATA), "response": (_RESPONSE, _DATA)}
@@ -44,9 +48,15 @@ class Ttrpc:
         self.covers = covers
         self._contents = contents
         self._messages = {way: self._begin(way) for way in _TYPES}
+        self._heads: dict[Way, deque[bytes]] = {way: deque(maxlen=MAX_HEADS) for way in _TYPES}
 
     def _begin(self, way: Way) -> Messages:
-        return Messages(HEAD, partial(_length, way), self._clean)
+        return Messages(HEAD, partial(_length, way), partial(self._clean, way))
+
+    def read(self, way: Way, data: bytes) -> bytes:
+        """What may be seen of a read: the head it begins with, if it was sent lately, by which a reader is placed."""
+        head = data[:HEAD]
+        return head + COVER * (len(data) - HEAD) if head in self._heads[way] else b""
 
     def feed(self, item: Chunk | Gap) -> None:
         way, cover = item.way, self.covers[item.way]
@@ -64,7 +74,8 @@ class Ttrpc:
         self._messages[way].give_up(cover)
         cover.decided = cover.end
 
-    def _clean(self, head: bytes, body: bytes) -> bytes:
+    def _clean(self, way: Way, head: bytes, body: bytes) -> bytes:
+        self._heads[way].append(head)
         plan = _BODIES.get(head[8])
         return head + (self._contents.guess(body) if plan is None else self._contents.follow(plan, body))
 

@@ -12,15 +12,22 @@ from tracer.capture import CaptureFile
 from tracer.records import Data
 
 NAMES = ["startup", "truth", "crio", "midstream", "restart", "slowcni", "evented", "k120"]
-LISTS = ("calls", "relists", "pleg_events", "sync_passes")
+LISTS = ("calls", "relists", "pleg_events", "sync_passes", "steps", "exits")
 
 
 def plain(found):
-    """Without what redaction removes (which command a probe runs) and the order within a list, which is random."""
+    """Without what redaction removes and the order within a list, which is random.
+
+    Removed are which command a probe runs, errors of shims, and of calls that may be an exec's as their headers do not
+    name their method.
+    """
     found = json.loads(json.dumps({name: found[name] for name in LISTS}))
     for call in found["calls"]:
         if call["activity"]["kind"] == "probe" and call["activity"]["id"]:
             call["activity"]["id"] = call["activity"]["id"].partition("-")[0]
+        call["error"] = call["error"] if call["method_source"] == "header" else None
+    for step in found["steps"]:
+        step["error"] = step["error"] if step["kind"] != "shim" else None
     for event in [*found["pleg_events"], *(event for relist in found["relists"] for event in relist["events"])]:
         event.pop("id")
     for relist in found["relists"]:

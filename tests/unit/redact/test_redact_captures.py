@@ -125,7 +125,10 @@ def rows(path: Path) -> dict[str, object]:
 
 
 def test_a_recording_that_starts_late_replays_alike(tmp_path: Path):
-    """Whatever can be concluded from old connections can be from their recording: methods, relists, events, passes."""
+    """Whatever can be concluded from old connections can be from their recording: methods, relists, events, passes.
+
+    But for the errors of calls that may be an exec's, which are overwritten.
+    """
     late = original("truth")[len(original("truth")) // 3 :]
     for name, records in (("plain", late), ("safe", redact(late)[0])):
         with CaptureWriter(tmp_path / name, 1_796_068_000_000_000_000) as writer:
@@ -134,7 +137,9 @@ def test_a_recording_that_starts_late_replays_alike(tmp_path: Path):
     plain, safe = rows(tmp_path / "plain"), rows(tmp_path / "safe")
     assert plain["relists"]
     assert plain["sync_passes"]
-    assert plain == safe
+    for call in [*plain["calls"], *safe["calls"]]:
+        call["error"] = call["error"] if call["method"] else None
+    assert nameless(plain) == nameless(safe)
 
 
 def test_command_lines_of_containers_are_gone():

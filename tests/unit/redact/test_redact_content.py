@@ -497,6 +497,10 @@ RUNC = ["runc", "--root", "/run/containerd/runc/k8s.io", "create", "--bundle", "
 @pytest.mark.parametrize(
     ("argv", "env", "clean"),
     [
+        (["/opt/cni/bin/bridge", "--x"], {}, ["/opt/cni/bin/bridge", "xxx"]),
+        (["/bin/sh", "/opt/cni/bin/slow", "/opt/cni/bin/it"], {}, ["sh", "/opt/cni/bin/slow", "x" * 15]),
+        (["/etc/cni/net.d/key/token"], {}, ["token"]),
+        (["sh", "/x/cni/a b"], {}, ["sh", "x" * 10]),
         (RUNC, {}, RUNC),
         (["/usr/bin/containerd-shim-runc-v2", "-id", "x"], {}, ["/usr/bin/containerd-shim-runc-v2", "-id", "x"]),
         (["/usr/bin/conmon", "-c", CONTAINER], {}, ["/usr/bin/conmon", "-c", CONTAINER]),

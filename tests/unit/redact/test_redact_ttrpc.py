@@ -180,3 +180,29 @@ def test_a_gap_longer_than_its_message_ends_with_the_next_write():
     assert found[0].data[10:] == b"x" * 20
     assert b"containerd.events.TaskExit" in sent(found)
     assert not leaks(found)
+
+
+def test_the_topic_of_an_event_stays_and_only_that_of_one():
+    for topic, kept in ((b"/tasks/exit", True), (b"/tasks/exit-" + SECRETS["env"].encode(), False), (b"token", False)):
+        talk = Conversation(path=SHIM)
+        event = field(1, b"\x08\x98\xc3\xb7\xd8\x06") + field(2, b"k8s.io") + field(3, topic)
+        talk.write("client", ask(9, b"Forward", field(1, event), b"containerd.services.events.ttrpc.v1.Events"))
+        assert (topic in sent(redacted(talk.records))) is kept
+
+
+def test_of_a_read_the_head_stays_by_which_its_reader_is_placed():
+    talk = Conversation(path=SHIM)
+    message = ask(1, b"Exec", EXEC)
+    talk.write("client", message)
+    (read,) = [each for each in redacted(talk.records) if isinstance(each, Data) and each.direction == "recv"]
+    assert read.data == message[:10] + b"x" * (len(message) - 10)
+
+
+def test_of_a_read_that_begins_with_no_head_that_was_sent_nothing_stays():
+    talk = Conversation(path=SHIM)
+    message = ask(1, b"Exec", EXEC)
+    talk.write("client", message, read=False)
+    talk.read("server", message[:20])
+    talk.read("server", message[20:])
+    reads = [each.data for each in redacted(talk.records) if isinstance(each, Data) and each.direction == "recv"]
+    assert reads == [message[:10] + b"x" * 10, b""]
