@@ -1,7 +1,8 @@
 """Runs harnesses one after the other, each for some time: `python -m tests.fuzz [--seconds 600] [NAME ...]`.
 
 Starts from the seeds and the kept corpus. What it finds lies in .output/fuzz/NAME/found, and the exit code is 1.
-`--keep` writes what together reaches everything back to tests/data/fuzz, within a budget of bytes a harness.
+`--keep` writes what together reaches everything back to tests/data/fuzz, within a budget of bytes a harness, and
+whatever was found.
 """
 
 import argparse
@@ -72,7 +73,7 @@ def run(name: str, seconds: int) -> bool:
 
 
 def keep(name: str) -> None:
-    """Minimises the corpus, and keeps of it what fits, the shortest first."""
+    """Minimises the corpus, and keeps of it what fits, the shortest first; and all that was found."""
     folder = WORK / name
     small = folder / "small"
     small.mkdir(exist_ok=True)
@@ -80,13 +81,13 @@ def keep(name: str) -> None:
         each.unlink()
     with (folder / "merge.log").open("w+") as log:
         _target(name, "-merge=1", f"-max_len={longest(name)}", str(small), str(folder / "corpus"), log=log)
+    found = [*corpus.load(name, corpus.FOUND), *(each.read_bytes() for each in (folder / "found").iterdir())]
     kept: list[bytes] = []
     for data in sorted((each.read_bytes() for each in small.iterdir()), key=len):
-        kept.append(data)
-        corpus.save(name, kept)
-        if (corpus.FOLDER / f"{name}.zip").stat().st_size > KEPT_BYTES:
-            corpus.save(name, kept[:-1])
+        if corpus.save(name, [*kept, data], found) > KEPT_BYTES:
+            corpus.save(name, kept, found)
             break
+        kept.append(data)
 
 
 def longest(name: str) -> int:
