@@ -96,6 +96,12 @@ class _Connection:
         self.open: dict[int, ShimCall] = {}  # by stream; unanswered
         self.early: OrderedDict[int, tuple[int, int, int, Message]] = OrderedDict()
 
+    def anew(self, offset: int) -> None:
+        """Another connection has the name; `offset` is where the first request's bytes begin in those of the name."""
+        self.open.clear()
+        self.early.clear()
+        self.name = f"{self.name.partition('.')[0]}.{offset}"
+
 
 class Ttrpc:
     """Feed the records of ttrpc sockets and ends of processes, get calls that began, were answered, read, or lost."""
@@ -237,7 +243,11 @@ class Ttrpc:
     def _request(
         self, connection: _Connection, flow: _Flow, message: Message, end: int, time: int, changed: list[ShimCall]
     ) -> None:
-        if message.stream in connection.open:
+        if message.stream == 1 and flow.begin:
+            # A client counts its streams up: another connection has the name, and nobody told of the end of the first.
+            _ended(connection, time, changed)
+            connection.anew(flow.begin)
+        elif message.stream in connection.open:
             return
         try:
             request = read_request(message)

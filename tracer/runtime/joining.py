@@ -208,9 +208,10 @@ class Joining:
         elif call.method == "CreateContainer":
             created = call.container_id
         if created is not None and (created != cause.born or cause.guessed):
-            if cause.guessed and cause.born is not None and cause.born != created:
-                self._take_back(cause, changed)
+            guess = cause.born
             cause.born, cause.guessed = created, False
+            if guess is not None and guess != created:
+                self._take_back(cause, guess, changed)
             self._name(cause, changed)
         return changed
 
@@ -305,17 +306,18 @@ class Joining:
         cause.born, cause.guessed = step.subject, True
         subject.causes.append(cause)
 
-    def _take_back(self, cause: Cause, changed: list[Step]) -> None:
+    def _take_back(self, cause: Cause, guess: str, changed: list[Step]) -> None:
         """The id that was taken for what the call creates was another's."""
-        wrong = self._subjects.get(cause.born or "")
-        cause.born = None
-        if wrong is not None:
+        wrong = self._subjects.get(guess)
+        if wrong is None:
+            return
+        if cause in wrong.causes:
             wrong.causes.remove(cause)
-            for step in wrong.steps:
-                if step.call is cause.call:
-                    self.stats.taken_back += 1
-                    self._part(step, changed)
-                    self._claim(step, wrong, changed)
+        for step in wrong.steps:
+            if step.call is cause.call:
+                self.stats.taken_back += 1
+                self._part(step, changed)
+                self._claim(step, wrong, changed)
 
     def _forget(self, call_id: str) -> None:
         cause = self._causes.pop(call_id)

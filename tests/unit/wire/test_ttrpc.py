@@ -337,6 +337,23 @@ def test_a_shim_that_is_met_late_gives_its_process_to_the_calls_that_wait():
     assert stage.stats.calls == 1
 
 
+def test_a_connection_whose_name_is_used_again_is_another_one():
+    """Captures of other programs name connections by their sockets, and tell no end."""
+    shim = Shim()
+    shim.ask("Wait", C1)
+    shim.stream = -1
+    shim.answer(shim.ask("Create", C2), proto((1, 7)))
+    shim.stream = -1
+    shim.ask("Create", C1)
+    found, stage = calls(shim.records)
+    assert [(call.method, call.lost, call.pid) for call in found] == [
+        ("Wait", True, None), ("Create", False, 7), ("Create", False, None),
+    ]  # fmt: skip
+    assert len({call.name for call in found}) == 3
+    assert [call.read_answer is not None for call in found] == [False, True, False]
+    assert stage.open_calls() == [found[2]]
+
+
 # streams, limits, bad input
 
 
