@@ -2,7 +2,10 @@
 
 from tracer.findings.board import Rule
 from tracer.findings.cni import CniFailing, CniSlow
+from tracer.findings.container_blocked import ContainerBlocked
 from tracer.findings.kubelet_stalled import KubeletStalled
+from tracer.findings.pleg_unhealthy import PlegUnhealthy
+from tracer.findings.relist_blocked import RelistBlocked
 from tracer.findings.runc_slow import RuncSlow
 from tracer.findings.runtime_down import RuntimeDown
 from tracer.findings.runtime_not_reading import RuntimeNotReading
@@ -11,4 +14,15 @@ from tracer.findings.shim_hung import ShimHung
 
 def rules() -> list[Rule]:
     """A new instance of every rule."""
-    return [RuntimeDown(), RuntimeNotReading(), KubeletStalled(), ShimHung(), CniSlow(), CniFailing(), RuncSlow()]
+    return [
+        RuntimeDown(),
+        RuntimeNotReading(),
+        KubeletStalled(),
+        ShimHung(),
+        CniSlow(),
+        CniFailing(),
+        RuncSlow(),
+        ContainerBlocked(),
+        RelistBlocked(),
+        PlegUnhealthy(),
+    ]

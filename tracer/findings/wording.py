@@ -17,6 +17,11 @@ def seconds(ns: int) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def gap(ns: int) -> str:
+    """What lies between two events, which may be less than a second: `350_000_000` -> "350 ms"."""
+    return f"{max(0, ns) // 1_000_000} ms" if ns < NS else seconds(ns)
+
+
 def pod(value: Pod) -> str:
     return f"{value.namespace}/{value.name}"
 
