@@ -12,10 +12,10 @@ from typing import Any
 from tracer.flight import FlightRecorder
 from tracer.inventory import Inventory, ask
 from tracer.kernel.program_object import ProbeReport
-from tracer.kernel.source import DRAIN_SECONDS, KernelSource
+from tracer.kernel.source import DRAIN_RECORDS, DRAIN_SECONDS, KernelSource
 from tracer.pipeline import Pipeline
 from tracer.proc import Watch
-from tracer.records import Record
+from tracer.records import Data, Record
 from tracer.rows import Row
 from tracer.schema import read_containers, read_sandboxes
 
@@ -26,6 +26,10 @@ TICK_NS = 250_000_000
 
 LOOK_SECONDS = 0.5
 """How often processes are looked at, while something is slow."""
+
+BEHIND_RECORDS = 128
+BEHIND_BYTES = 2 << 20
+"""An eighth of the ring: the tracer is behind when one look finds more. A quiet node brings 25 kB a look."""
 
 MAX_REASON = 500
 """Characters of why a recording was frozen."""
@@ -105,6 +109,7 @@ class Agent:
             while not self._stopped.is_set():
                 records = self.source.drain()
                 if self.flight is not None:
+                    self.flight.give_way(needed=_behind(records))
                     self.flight.feed(records)
                 now = time.monotonic_ns()
                 if now >= next_clock:
@@ -220,6 +225,13 @@ class Agent:
             "pipeline.errors": self.errors,
             **{f"kernel.{name}": value for name, value in self.source.counters().items()},
         }
+
+
+def _behind(records: list[Record]) -> bool:
+    """Whether so much came at once that the ring is filling faster than it is emptied."""
+    if len(records) < BEHIND_RECORDS:
+        return False
+    return len(records) >= DRAIN_RECORDS or sum(len(each.data) for each in records if type(each) is Data) > BEHIND_BYTES
 
 
 class Replayed:

@@ -58,6 +58,8 @@ class FlightRecorder:
         self._freezes: list[tuple[str, str]] = []
         self._pending: str | None = None
         self._closed = False
+        self._may_work = threading.Event()
+        self._may_work.set()
         self._dropped = 0
         self._untold = 0  # of them, since the last batch that was taken
         self._errors = 0
@@ -82,6 +84,16 @@ class FlightRecorder:
             self._bytes += size
             if self._bytes >= WAKE_BYTES:
                 self._changed.notify()
+
+    def give_way(self, *, needed: bool) -> None:
+        """While `needed` records are only queued, and dropped when the queue is full.
+
+        The two threads share an interpreter, and a tracer that falls behind loses records for good.
+        """
+        if needed:
+            self._may_work.clear()
+        else:
+            self._may_work.set()
 
     def freeze(self, reason: str) -> Frozen:
         """Keep the ring and the next seconds as a recording; a recording that is under way takes the reason as well."""
@@ -125,6 +137,7 @@ class FlightRecorder:
         """Write what waits, and stop."""
         with self._changed:
             self._closed = True
+            self._may_work.set()
             self._changed.notify()
         self._thread.join()
         self._directory.close()
@@ -139,6 +152,7 @@ class FlightRecorder:
                 freezes, self._freezes = self._freezes, []
             for batch in batches:
                 for record in batch:
+                    self._may_work.wait()
                     with self._guarded():
                         self._write(self._redactor.feed(record))
             with self._guarded():

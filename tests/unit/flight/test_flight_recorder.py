@@ -160,3 +160,13 @@ def test_killed_in_the_middle_of_a_recording_it_is_there_at_the_next_start(tmp_p
         with CaptureFile(saved(again, frozen.id, tmp_path)) as source:
             found = list(source.records())
         assert len(found) >= (500 if after == 0 else len(records("k120")))
+
+
+def test_while_the_tracer_is_behind_nothing_is_written_and_afterwards_everything(recorder):
+    recorder.give_way(needed=True)
+    recorder.feed(live(records("k120"))[:200])
+    time.sleep(2)
+    assert recorder.status()["written"] == 0
+    recorder.give_way(needed=False)
+    until(lambda: recorder.status()["written"])
+    assert recorder.status()["dropped"] == 0
