@@ -14,6 +14,9 @@ from tracer.kubelet.relists import EVENTED_UNHEALTHY_AFTER_NS, UNHEALTHY_AFTER_N
 FORECAST_NS = 120 * NS
 """How long before it is told: the kubelet's own deadline of a call, which is what it then waits for."""
 
+HANGS_NS = 2 * NS
+"""A call that is open for less is one of many, not what is waited for."""
+
 AGAIN_NS = 600 * NS
 """What comes back within this is the same trouble: status calls time out after two minutes each."""
 
@@ -27,12 +30,17 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class _Late:
-    """`since`: start of the relist that is too long ago. `turns`: when the kubelet's check began to fail."""
+    """`since`: start of the relist that is too long ago. `turns`: when the kubelet's check began to fail.
+
+    `waits`: the call that hangs; where none does, how many pods the relist under way has `asked` for.
+    """
 
     start: int
     since: int
     until: int = 0
     waits: CriCall | None = None
+    asked: int = 0
+    relist: str | None = None
     turns: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_TURNS))
 
 
@@ -82,7 +90,11 @@ class PlegUnhealthy:
             late.turns.append(since + limit)
         run = kubelet.relist
         waits = None if run is None or run.over else run.relist.waiting_for
-        late.waits = waits if waits is not None else late.waits
+        late.asked = 0
+        if waits is not None and scene.now - waits.rpc.start >= HANGS_NS:
+            late.waits = waits
+        elif waits is not None and run is not None:
+            late.waits, late.asked, late.relist = None, len(run.relist.inspections), run.relist.id
         return self._verdict(key, late, limit, scene, end=None)
 
     def _remember(self, key: Key, late: _Late) -> None:
@@ -122,6 +134,10 @@ class PlegUnhealthy:
             evidence.append(Evidence(waits.rpc.start, f"{wording.call(waits)}: {age}.", waits.id))
             verb, how = ("waits", "open for") if waits.rpc.end is None else ("waited", "which took")
             summary += f"; it {verb} for {wording.call(waits)}, {how} {age}"
+            summary += f" (see {cause})" if cause is not None else ""
+        elif late.asked:
+            cause = scene.explained.get(late.relist or "")
+            summary += f"; the relist under way has asked for {late.asked:,} pods so far"
             summary += f" (see {cause})" if cause is not None else ""
         elif end is None:
             down = scene.servers.down(path)

@@ -4,8 +4,11 @@ from tracer.findings.board import Rule
 from tracer.findings.cni import CniFailing, CniSlow
 from tracer.findings.container_blocked import ContainerBlocked
 from tracer.findings.kubelet_stalled import KubeletStalled
+from tracer.findings.pleg_stuck import PlegStuck
 from tracer.findings.pleg_unhealthy import PlegUnhealthy
+from tracer.findings.pod_not_started import PodNotStarted
 from tracer.findings.relist_blocked import RelistBlocked
+from tracer.findings.relist_slow import RelistSlow
 from tracer.findings.runc_slow import RuncSlow
 from tracer.findings.runtime_down import RuntimeDown
 from tracer.findings.runtime_not_reading import RuntimeNotReading
@@ -24,5 +27,8 @@ def rules() -> list[Rule]:
         RuncSlow(),
         ContainerBlocked(),
         RelistBlocked(),
+        RelistSlow(),
+        PlegStuck(),
+        PodNotStarted(),
         PlegUnhealthy(),
     ]
