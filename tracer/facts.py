@@ -110,6 +110,8 @@ class CriCall:
     source: str | None = None  # annotation kubernetes.io/config.source: file, api or http
     handler: str | None = None  # RunPodSandbox.runtime_handler; "" is the runtime's default
     cgroup_parent: str | None = None  # of the sandbox to run
+    volumes: tuple[str, ...] = ()  # CreateContainer: kinds of the mounted volumes that are not the kubelet's own
+    present: bool | None = None  # ImageStatus: whether the runtime has the image
     grace: int | None = None  # StopContainer.timeout, s
     timeout: int | None = None  # ExecSync.timeout, s; 0 when absent
     command: str | None = None  # digest of ExecSync.cmd: tells commands apart, never what they say

@@ -5,6 +5,7 @@ v1alpha2 messages are read as v1: v1 kept every field's number and type (a test 
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -123,6 +124,15 @@ def _create_container(call: CriCall, request: Any) -> None:
     call.container = Container("", metadata.name, metadata.attempt)
     if request.sandbox_config.metadata.uid:
         call.pod = _pod(request.sandbox_config.metadata)
+    kinds = (_VOLUME.search(mount.host_path) for mount in request.config.mounts)
+    call.volumes = tuple(sorted({kind[1] for kind in kinds if kind is not None} - _OWN_VOLUMES))
+
+
+_VOLUME = re.compile(r"/volumes/kubernetes\.io~([a-z-]{1,32})/")
+"""Where the kubelet mounts a pod's volumes; what it matches is the name of a volume plugin."""
+
+_OWN_VOLUMES = frozenset({"projected", "secret", "configmap", "downward-api", "empty-dir"})
+"""Volumes that the kubelet fills itself: small, but for `empty-dir`, which is new with the pod."""
 
 
 def _container_id(call: CriCall, request: Any) -> None:
@@ -223,6 +233,10 @@ def _container_status(call: CriCall, response: Any) -> None:
         call.pod = _pod_of(status.labels) or call.pod
 
 
+def _image_status(call: CriCall, response: Any) -> None:
+    call.present = response.HasField("image")
+
+
 def _exec_result(call: CriCall, response: Any) -> None:
     call.exit_code = response.exit_code
 
@@ -237,6 +251,7 @@ _RESPONSES: dict[str, tuple[Any, Reader]] = {
     "CreateContainer": (api_pb2.CreateContainerResponse, _created_container),
     "PodSandboxStatus": (api_pb2.PodSandboxStatusResponse, _sandbox_status),
     "ContainerStatus": (api_pb2.ContainerStatusResponse, _container_status),
+    "ImageStatus": (api_pb2.ImageStatusResponse, _image_status),
     "ExecSync": (api_pb2.ExecSyncResponse, _exec_result),
     "GetContainerEvents": (api_pb2.ContainerEventResponse, _container_event),
 }

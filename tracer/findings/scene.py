@@ -44,3 +44,11 @@ class Scene:
     def unexplained(self, call: CriCall, kind: str = "") -> bool:
         """Whether no finding of a kind other than `kind` explains the call."""
         return self.explained.get(call.id, kind) == kind
+
+    def kubelet_of(self, call: CriCall) -> Kubelet | None:
+        """The kubelet that made the call; None when another client did, or a kubelet that is gone."""
+        peer = call.rpc.peer
+        for path, pid, kubelet in self.kubelets:
+            if pid == peer.client_pid and path == peer.path:
+                return kubelet
+        return None
