@@ -128,7 +128,7 @@ class Ttrpc:
                 _ended(connection, record.time, changed)
         elif isinstance(record, Exit) and record.pid in self._serving:
             self._serving.remove(record.pid)
-            for name in [name for name, each in self._connections.items() if each.server[0] == record.pid]:
+            for name in [name for name, each in self._connections.items() if self._server(each)[0] == record.pid]:
                 _ended(self._connections.pop(name), record.time, changed)
         return changed
 
@@ -148,6 +148,10 @@ class Ttrpc:
         elif connection.server[0] != record.pid:
             self._served(connection, (record.pid, record.comm))
         return connection
+
+    def _server(self, connection: _Connection) -> _Process:
+        """Who serves it; while its own end was not seen, who served the path last."""
+        return connection.server if connection.server[0] else self._servers.get(connection.path, _NOBODY)
 
     def _served(self, connection: _Connection, server: _Process) -> None:
         connection.server = self._servers[connection.path] = server
@@ -254,7 +258,7 @@ class Ttrpc:
         except Malformed:
             self.stats.malformed += 1
             return
-        server = connection.server if connection.server[0] else self._servers.get(connection.path, _NOBODY)
+        server = self._server(connection)
         call = ShimCall(
             connection.name, connection.path, message.stream, flow.begun, time, connection.client[0],
             connection.client[1], server[0], server[1], request.service, request.method, request.timeout,

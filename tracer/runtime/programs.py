@@ -41,10 +41,10 @@ class Program:
     netns: str | None = None  # file name of the network namespace it makes or is given
 
 
-def program(record: Exec, parent: Step | None, *, of_runtime: bool) -> Program | None:
+def program(record: Exec, parent: Step | None, *, of_runtime: bool, folder: str | None = None) -> Program | None:
     """None when it is no step: a shim's daemon, `runc init`, a container's own program.
 
-    `parent` is the step whose process started it, `of_runtime`: the runtime itself did.
+    `parent` is the step whose process started it, and lies in `folder`; `of_runtime`: the runtime itself started it.
     """
     name = _name(record)
     if name in RUNTIMES:
@@ -55,7 +55,7 @@ def program(record: Exec, parent: Step | None, *, of_runtime: bool) -> Program |
         return Program("exec", name, id=_after(record.argv, "-c"), session="-e" in record.argv)
     if parent is not None and parent.kind == "cni":
         # Its children have its environment, so only where they lie tells a plugin from a tool.
-        plugin = _of_cni(record)
+        plugin = _of_cni(record) or (folder is not None and folder_of(record) == folder)
         return Program("cni" if plugin else "exec", name, id=parent.subject, command=parent.command)
     if "CNI_COMMAND" in record.env or (of_runtime and _of_cni(record)):
         return _cni(record, name)
@@ -111,14 +111,19 @@ def _cni(record: Exec, name: str) -> Program:
     )  # fmt: skip
 
 
-def _of_cni(record: Exec) -> bool:
-    """Whether the program lies where plugins do (CNI_PATH, usually /opt/cni/bin), or is a script that does."""
-    paths = record.env.get("CNI_PATH", "").split(":")
+def folder_of(record: Exec) -> str | None:
+    """Where the program, or the script, lies."""
+    name = _name(record)
     for word in record.argv[:2]:
-        folder = word.rpartition("/")[0]
-        if folder and ("/cni/" in f"{folder}/" or folder in paths):
-            return True
-    return False
+        folder, _, base = word.rpartition("/")
+        if folder and base == name:
+            return folder
+    return None
+
+
+def _of_cni(record: Exec) -> bool:
+    """Whether it lies where plugins usually do: /opt/cni/bin, /usr/lib/cni, /usr/libexec/cni."""
+    return "/cni/" in f"{folder_of(record)}/"
 
 
 def _after(argv: list[str], option: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tracer.facts import Answer, CriCall, CriEvent, Done, Named
 from tracer.identity import Identity
@@ -9,7 +10,7 @@ from tracer.records import Closed, Data, Exec, Exit, Opened, Record
 from tracer.runtime.causes import CAUSES, SANDBOX_METHODS
 from tracer.runtime.exits import Exited, Exits
 from tracer.runtime.joining import Joining, JoinStats
-from tracer.runtime.programs import program
+from tracer.runtime.programs import folder_of, program
 from tracer.runtime.step import Step
 from tracer.shimcalls import SANDBOX, TASK, ShimCall
 from tracer.ttrpc import Ttrpc, TtrpcStats
@@ -48,6 +49,14 @@ _IN_SHIM = {
 """In which call to its shim a verb of runc runs."""
 
 
+class _Process(NamedTuple):
+    """A program that runs: who started it, and where it lies."""
+
+    step: Step
+    ppid: int
+    folder: str | None
+
+
 @dataclass(slots=True)
 class RuntimeStats:
     """`steps` that began; `evicted`: those forgotten before they ended."""
@@ -75,7 +84,7 @@ class Runtime:
         self._open: OrderedDict[str, Step] = OrderedDict()
         self._calls: dict[str, ShimCall] = {}  # of open steps of kind shim, by step id
         self._asked: dict[str, list[Step]] = {}  # they, by the id they state
-        self._processes: dict[int, tuple[Step, int]] = {}  # open steps that are programs, and who started them
+        self._processes: dict[int, _Process] = {}  # open steps that are programs
         self._pinned: OrderedDict[str, Step] = OrderedDict()  # by the network namespace they made
         self._runtimes: OrderedDict[int, None] = OrderedDict()  # process ids
         self._answered: OrderedDict[int, int] = OrderedDict()  # when each shim answered last, by process id
@@ -236,19 +245,19 @@ class Runtime:
     def _executed(self, record: Exec) -> list[Step]:
         before = self._processes.get(record.pid)
         if before is not None:
-            step, ppid = before
-            if ppid == record.ppid:
+            if before.ppid == record.ppid:
                 return []  # a wrapper that became what it wraps
-            self._close(step)  # its end was lost, and its process id is used again
-        parent, _ = self._processes.get(record.ppid, (None, 0))
-        found = program(record, parent, of_runtime=record.ppid in self._runtimes)
+            self._close(before.step)  # its end was lost, and its process id is used again
+        above = self._processes.get(record.ppid)
+        parent, folder = (above.step, above.folder) if above is not None else (None, None)
+        found = program(record, parent, of_runtime=record.ppid in self._runtimes, folder=folder)
         if found is None:
             return []
         step = Step(
             f"{record.pid}-{record.time}", found.kind, found.name, record.time, pid=record.pid, command=found.command,
             subject=found.id, exec_id=found.exec_id,
         )  # fmt: skip
-        self._processes[record.pid] = (step, record.ppid)
+        self._processes[record.pid] = _Process(step, record.ppid, folder_of(record))
         self._began(step)
         if parent is None and found.kind == "runc":
             parent = self._asked_of_shim(step, record.ppid)
@@ -290,10 +299,10 @@ class Runtime:
         exited = self._exits.process(record)
         if exited is not None:
             self._new_exits.append(exited)
-        lost = self._shim_ended(record)
-        step, _ = self._processes.get(record.pid, (None, 0))
-        if step is None:
-            return lost
+        process = self._processes.get(record.pid)
+        if process is None:
+            return []
+        step = process.step
         step.end = max(record.time, step.start)
         step.signal = record.code & 0x7F or None
         step.exit_code = None if step.signal else record.code >> 8 & 0xFF
@@ -301,16 +310,7 @@ class Runtime:
             self._joining.over(step.subject, step.id, step.end, None)
         self._close(step)
         self._describe(step)
-        return [*lost, step]
-
-    def _shim_ended(self, record: Exit) -> list[Step]:
-        """What a shim (or the runtime) that ended had been asked is answered no more."""
-        lost = [step for step in self._open.values() if step.kind == "shim" and step.pid == record.pid]
-        for step in lost:
-            step.end = max(record.time, step.start)
-            self._close(step)
-            self._describe(step)
-        return [step for step in lost if step.shown]
+        return [step]
 
     # any step
 
@@ -332,7 +332,7 @@ class Runtime:
                 asked.remove(step)
                 if not asked:
                     del self._asked[step.subject or ""]
-        elif step.pid is not None and self._processes.get(step.pid, (None, 0))[0] is step:
+        elif step.pid is not None and (process := self._processes.get(step.pid)) and process.step is step:
             del self._processes[step.pid]
 
     def _describe(self, step: Step) -> None:

@@ -198,7 +198,6 @@ def shim_start(ident: str) -> list[str]:
 
 def cni(command: str, sandbox_id: str, name: str, netns: str = "/var/run/netns/cni-1") -> dict[str, str]:
     return {
-        "CNI_COMMAND": command, "CNI_CONTAINERID": sandbox_id, "CNI_NETNS": netns, "CNI_PATH": "/opt/cni/bin",
-        "CNI_IFNAME": "eth0",
+        "CNI_COMMAND": command, "CNI_CONTAINERID": sandbox_id, "CNI_NETNS": netns, "CNI_IFNAME": "eth0",
         "CNI_ARGS": f"K8S_POD_NAME={name};IgnoreUnknown=1;K8S_POD_UID=uid-{name};K8S_POD_NAMESPACE=default",
     }  # fmt: skip

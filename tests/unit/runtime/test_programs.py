@@ -11,9 +11,9 @@ from tracer.runtime.step import Step
 BUNDLE = f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{C1}"
 
 
-def of(*argv, comm=None, parent=None, of_runtime=False, **env):
+def of(*argv, comm=None, parent=None, of_runtime=False, folder=None, **env):
     name = argv[0].rpartition("/")[2][:15] if comm is None else comm
-    return program(Exec(1, 2, 3, name, list(argv), env), parent, of_runtime=of_runtime)
+    return program(Exec(1, 2, 3, name, list(argv), env), parent, of_runtime=of_runtime, folder=folder)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,9 @@ def test_a_script_in_a_plugins_place_has_the_plugins_name():
 def test_a_plugins_children_are_plugins_only_where_plugins_lie():
     parent = Step("1", "cni", "bridge", 1, command="ADD", subject=S1)
     env = cni("ADD", S1, "web")
-    ipam, tool = of("/opt/cni/bin/host-local", parent=parent, **env), of("sleep", "5", parent=parent, **env)
+    ipam = of("/srv/plugins/host-local", parent=parent, folder="/srv/plugins", **env)
+    tool = of("sleep", "5", parent=parent, folder="/srv/plugins", **env)
+    assert of("/usr/sbin/iptables", parent=parent, folder="/srv/plugins", **env).kind == "exec"
     assert (ipam.kind, ipam.name, ipam.command, ipam.id) == ("cni", "host-local", "ADD", S1)
     assert (tool.kind, tool.name) == ("exec", "sleep")
 

@@ -337,6 +337,16 @@ def test_a_shim_that_is_met_late_gives_its_process_to_the_calls_that_wait():
     assert stage.stats.calls == 1
 
 
+def test_the_end_of_a_shim_ends_calls_on_connections_where_it_was_not_seen_itself():
+    before = Shim()
+    before.answer(before.ask("State", C1))
+    shim = older(Shim(connection="t2"))
+    shim.ask("Kill", C1, read=False)
+    found, stage = calls([*before.records, *shim.records, Exit(shim.time, 8413, 1, "containerd-shim", 9)])
+    assert found[1].lost
+    assert stage.open_calls() == []
+
+
 def test_a_connection_whose_name_is_used_again_is_another_one():
     """Captures of other programs name connections by their sockets, and tell no end."""
     shim = Shim()
