@@ -3,6 +3,7 @@
 from tracer.findings.board import Rule
 from tracer.findings.cni import CniFailing, CniSlow
 from tracer.findings.container_blocked import ContainerBlocked
+from tracer.findings.host_limit import HostLimit
 from tracer.findings.kubelet_stalled import KubeletStalled
 from tracer.findings.pleg_stuck import PlegStuck
 from tracer.findings.pleg_unhealthy import PlegUnhealthy
@@ -13,6 +14,7 @@ from tracer.findings.runc_slow import RuncSlow
 from tracer.findings.runtime_down import RuntimeDown
 from tracer.findings.runtime_not_reading import RuntimeNotReading
 from tracer.findings.shim_hung import ShimHung
+from tracer.findings.start_failed import StartFailed
 
 
 def rules() -> list[Rule]:
@@ -25,6 +27,8 @@ def rules() -> list[Rule]:
         CniSlow(),
         CniFailing(),
         RuncSlow(),
+        HostLimit(),
+        StartFailed(),
         ContainerBlocked(),
         RelistBlocked(),
         RelistSlow(),
