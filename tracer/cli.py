@@ -302,12 +302,17 @@ def _replayed(path: Path) -> tuple[Any, Any]:
 
 
 def _why_of_capture(path: Path) -> dict[str, Any]:
+    from tracer.outputs.usage import Usage  # noqa: PLC0415
     from tracer.outputs.why import why as verdict  # noqa: PLC0415
 
     result, pipeline = _replayed(path)
+    usage = Usage()
+    usage.feed(result.rows())
+    now = pipeline.now + pipeline.rows.offset
     counters = pipeline.counters()
     losses = [f"{counters['streams.gaps']} gaps in the streams"] if counters["streams.gaps"] else []
-    return verdict(result.object(str(path), pipeline)["findings"], pipeline.pleg(), losses)
+    findings = result.object(str(path), pipeline)["findings"]
+    return verdict(findings, pipeline.pleg(), losses, usage.shares("client", 0, now))
 
 
 def _why_of_store(path: Path, since: str) -> dict[str, Any]:

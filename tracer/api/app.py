@@ -406,7 +406,8 @@ def create_app(
         active = live.findings()
         known = {each["id"] for each in active}
         past = [each for each in map(from_json, ended) if each["id"] not in known]
-        return _json(why([*active, *past], live.pleg(), _reasons(live.health(), store.status())))
+        clients = usage.shares("client", window.since or 0, now)
+        return _json(why([*active, *past], live.pleg(), _reasons(live.health(), store.status()), clients))
 
     @app.get("/api/v1/usage", response_model=models.Usage, tags=["now"])
     def shares(query: Annotated[UsageQuery, Query()]) -> Response:

@@ -89,6 +89,10 @@ class Call(Word):
     sandbox_id: str | None
     image: str | None
     activity: Activity
+    trace_id: str | None = Field(
+        description="Of the client's own trace, where it sends one (`traceparent`): 32 hex digits."
+    )
+    span_id: str | None = Field(description="Of the client's own span around the call: 16 hex digits.")
 
 
 class PlegEvent(Word):
@@ -263,6 +267,7 @@ class Why(Word):
     )
     pleg: "Pleg | None"
     findings: list[Finding] = Field(description="Of the window, the most severe active one first.")
+    clients: list["Share"] | None = Field(description="Who calls the runtime most; null where only findings are kept.")
     unknown: list[str] = Field(description="What cannot be told.")
     next_steps: list[str]
 

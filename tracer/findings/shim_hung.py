@@ -122,8 +122,11 @@ class ShimHung:
 
 
 def _unread(step: Step) -> str:
-    """The shim's end of the connection tells whether it has read the request; on old connections it may not."""
-    return "" if step.received is None else "; the shim had read it"
+    """How long the shim left the request in its socket; what is not known (on old connections) is not said."""
+    if step.received is None:
+        return ""
+    wait = step.received - step.start
+    return f", {wording.seconds(wait)} of it unread by the shim" if wait >= SHOWN_NS else "; the shim had read it at once"
 
 
 def _severity(length: int) -> Severity:

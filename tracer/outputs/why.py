@@ -8,15 +8,24 @@ SEVERITIES = ("critical", "warning", "info")
 SLOW_SECONDS = 1.0
 """A relist that has been open for longer is spoken of although no rule has found a cause yet."""
 
+CLIENTS = 3
+"""Clients told of: who else asks the runtime, and how much of its time that takes."""
+
 FULL = 3
 """Findings told with their evidence; of the others only the sentence."""
 
 
-def why(findings: Iterable[dict[str, Any]], pleg: dict[str, Any] | None, losses: Iterable[str]) -> dict[str, Any]:
+def why(
+    findings: Iterable[dict[str, Any]],
+    pleg: dict[str, Any] | None,
+    losses: Iterable[str],
+    clients: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
     """The fields of `GET /api/v1/why`.
 
     `findings`: fields of findings of the window, active or ended; `pleg`: fields of `GET /api/v1/pleg`, None where
-    only the past is known; `losses`: what is wrong with the tracing itself, in words.
+    only the past is known; `losses`: what is wrong with the tracing itself, in words; `clients`: items of
+    `GET /api/v1/usage`, the costliest first.
     """
     ranked = sorted(findings, key=lambda each: each["start"], reverse=True)
     ranked.sort(key=lambda each: (each["state"] != "active", SEVERITIES.index(each["severity"])))
@@ -29,6 +38,7 @@ def why(findings: Iterable[dict[str, Any]], pleg: dict[str, Any] | None, losses:
         "state": "trouble" if active else "past_trouble" if told else "quiet",
         "pleg": pleg,
         "findings": ranked,
+        "clients": clients[:CLIENTS] if clients is not None else None,
         "unknown": unknown,
         "next_steps": list(dict.fromkeys(text for each in told[:FULL] for text in each["next_steps"])),
     }
@@ -84,6 +94,12 @@ def text(verdict: dict[str, Any]) -> str:
         lines.append("")
     for finding in told[FULL:]:
         lines.append(f"   also {finding['severity']} {finding['kind']} ({finding['id']}): {finding['summary']}")
+    clients = [
+        f"{each['name']}: {each['calls']} calls, {100 * each['service_share']:.0f} % of the runtime's time"
+        for each in verdict["clients"] or ()
+    ]
+    if clients:
+        lines += ["Who calls:", *(f"   - {item}" for item in clients), ""]
     for title, items in (("Not known:", verdict["unknown"]), ("Try:", verdict["next_steps"])):
         if items:
             lines += [title, *(f"   - {item}" for item in items), ""]
