@@ -25,6 +25,9 @@ MAX_STREAMS = 4096
 MAX_OPEN = 16384
 """Open calls remembered in all; a kilobyte each."""
 
+MAX_EARLY = 64
+"""Streams remembered a connection of which an answer came before the request, whose record is late."""
+
 DEADLINE_SLACK_NS = 50_000_000
 """A reset counts as the deadline's when it comes no earlier than this before it: grpc-timeout is rounded up (grpc-go
 `EncodeDuration`) and written a little before the headers are sent. One percent for short deadlines."""
@@ -58,7 +61,7 @@ class _Half:
 
 
 class _Connection:
-    __slots__ = ("doubts", "joined", "last_stream", "open", "peer", "request", "response")
+    __slots__ = ("doubts", "early", "joined", "last_stream", "open", "peer", "request", "response")
 
     def __init__(self, peer: Peer, stats: RpcStats, kept: Kept) -> None:
         self.peer = peer
@@ -68,6 +71,13 @@ class _Connection:
         self.doubts = Doubts()
         self.joined = False
         self.last_stream = 0
+        self.early: set[int] = set()  # streams of answers that came before any request of theirs
+
+    def answered_early(self, stream: int) -> None:
+        if stream > self.last_stream:
+            if len(self.early) >= MAX_EARLY:
+                self.early.clear()
+            self.early.add(stream)
 
 
 class Rpc:
@@ -191,8 +201,9 @@ class Rpc:
         if self._open >= MAX_OPEN or len(connection.open) >= MAX_STREAMS:
             self._make_room(connection, received.end, out)
         exchange = connection.open[stream] = Exchange(call, self._kept, head.encoding)
-        if connection.response.frames.blind or received.until <= half.reading.sent_to:
-            # Its answer may be passing unseen; or has passed, while it was not yet certain that this is a frame.
+        if connection.response.frames.blind or received.until <= half.reading.sent_to or stream in connection.early:
+            # Its answer may be passing unseen; or has passed, while it was not yet certain that this is a frame, or
+            # while its record was late and the reader, not placed yet, could not tell.
             exchange.lose("response")
             connection.doubts.add(call, received.begin, "response")
         self._open += 1
@@ -239,7 +250,10 @@ class Rpc:
             self._going_away(connection, frame, out)
             return
         exchange = connection.open.get(frame.stream)
-        if exchange is None or exchange.answered:
+        if exchange is None:
+            connection.answered_early(frame.stream)
+            return
+        if exchange.answered:
             return
         call = exchange.call
         if kind == DATA:
@@ -260,7 +274,10 @@ class Rpc:
 
     def _answer_headers(self, connection: _Connection, half: _Half, received: Received, out: list[Event]) -> None:
         exchange = connection.open.get(received.stream)
-        if exchange is None or exchange.answered:
+        if exchange is None:
+            connection.answered_early(received.stream)
+            return
+        if exchange.answered:
             return
         call = exchange.call
         if connection.doubts.any:

@@ -148,6 +148,21 @@ def test_a_call_that_was_open_when_the_tracer_started_is_not_seen_as_hung():
     assert rpc.open_calls() == []
 
 
+def test_a_call_whose_request_is_recorded_after_its_answer_as_the_tracer_starts_says_that_it_is_not_whole():
+    talk = Conversation().open()
+    talk.call(METHODS[0])
+    started = len(talk.records)
+    stream = talk.request(METHODS[1])
+    talk.respond(stream, b"answer")
+    before, (asked, read, answered, taken) = talk.records[:started], talk.records[started:]
+    talk.records = [*before, read, answered, taken, asked]
+    after = talk.call(METHODS[2], b"", b"answer")
+    talk.close()
+    found, _, _ = events(late(talk.records, started))
+    whole = {event.call.stream: event.call.complete for event in found if isinstance(event, Opened)}
+    assert whole == {stream: False, after: True}
+
+
 @pytest.mark.parametrize("lost_at", ["both", "sender"])
 def test_a_lost_answer_is_not_a_hung_call_for_ever(lost_at):
     """The kubelet lists each second: when later lists are answered the first one was, too."""
