@@ -188,8 +188,19 @@ class Ttrpc:
                 data = data[flow.next - offset :]
                 offset = flow.next
         flow.next = end
-        at = 0
-        while at < len(data):
+        at, size = 0, len(data)
+        while at < size:
+            if not flow.kept and flow.synced and size - at >= HEAD:
+                # As nearly always: a whole message.
+                length, stream, kind, flags = _HEAD.unpack_from(data, at)
+                until = at + HEAD + length
+                if until <= size and length <= MAX_KEPT and _may_be(flow.way, length, stream, kind, flags):
+                    flow.begin, flow.begun = offset + at, record.time
+                    self.stats.messages += 1
+                    message = Message(stream, kind, data[at + HEAD : until], whole=True)
+                    self._message(connection, flow, message, offset + until, record.time, changed)
+                    at = until
+                    continue
             if not flow.kept:
                 flow.begin, flow.begun = offset + at, record.time
             at = self._piece(connection, flow, data, at, offset, record.time, changed)
@@ -311,9 +322,10 @@ def _begins(head: bytes | bytearray, body: bytes) -> bool:
 
 
 def _believable(way: Way, head: bytes | bytearray) -> bool:
-    if len(head) < HEAD:
-        return False
-    length, stream, kind, flags = _HEAD.unpack(head)
+    return len(head) == HEAD and _may_be(way, *_HEAD.unpack(head))
+
+
+def _may_be(way: Way, length: int, stream: int, kind: int, flags: int) -> bool:
     # A stream of a client: servers open none.
     return length <= MAX_BODY and stream & 1 == 1 and kind in _TYPES[way] and not flags & ~_FLAGS
 

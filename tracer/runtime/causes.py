@@ -55,7 +55,7 @@ _CNI = {
     None: SANDBOX_METHODS,  # a capture without the environment
 }
 
-_BIRTHS = {
+BIRTHS = {
     "RunPodSandbox": frozenset({
         "Create", "Start", "Connect", "State", "CreateSandbox", "StartSandbox", "create", "start", "state",
     }),
@@ -85,7 +85,7 @@ def may_cause(step: Step) -> frozenset[str]:
 
 def may_give_birth(method: str | None, step: Step) -> bool:
     """Whether `step` may be about what the call creates, whose id only its answer tells."""
-    births = _BIRTHS.get(method or "")
+    births = BIRTHS.get(method or "")
     if births is None:
         return False
     if step.name.endswith(" start"):

@@ -16,7 +16,7 @@ from itertools import islice
 
 from tracer.facts import CriCall
 from tracer.identity import Identity
-from tracer.runtime.causes import SANDBOX_METHODS, Cause, may_cause, may_give_birth
+from tracer.runtime.causes import BIRTHS, SANDBOX_METHODS, Cause, may_cause, may_give_birth
 from tracer.runtime.step import Step
 
 MAX_SUBJECTS = 8192
@@ -87,6 +87,7 @@ class Joining:
         self._identity = identity
         self._subjects: OrderedDict[str, _Subject] = OrderedDict()
         self._causes: OrderedDict[str, Cause] = OrderedDict()  # by call id
+        self._unborn: dict[str, Cause] = {}  # those of them that create something, and are under way
         self._strays: list[Step] = []
         self._of_call: dict[str, list[Step]] = {}
 
@@ -179,6 +180,8 @@ class Joining:
         changed: list[Step] = []
         if call.id not in self._causes:
             cause = self._causes[call.id] = Cause(call)
+            if call.method in BIRTHS and call.rpc.end is None:
+                self._unborn[call.id] = cause
             if len(self._causes) > MAX_CAUSES:
                 self._forget(next(iter(self._causes)))
                 self.stats.evicted += 1
@@ -218,6 +221,7 @@ class Joining:
     def ended(self, call: CriCall) -> list[Step]:
         """The call is over, after `answered`."""
         changed: list[Step] = []
+        self._unborn.pop(call.id, None)
         cause = self._causes.get(call.id)
         if cause is None:
             return changed
@@ -292,7 +296,7 @@ class Joining:
     def _born_of_pod(self, step: Step, pod_uid: str, subject: _Subject) -> None:
         found = [
             cause
-            for cause in self._causes.values()
+            for cause in self._unborn.values()
             if cause.born is None
             and cause.call.method == "RunPodSandbox"
             and cause.call.pod is not None
@@ -321,6 +325,7 @@ class Joining:
 
     def _forget(self, call_id: str) -> None:
         cause = self._causes.pop(call_id)
+        self._unborn.pop(call_id, None)
         self._of_call.pop(call_id, None)
         for each in cause.ids:
             subject = self._subjects.get(each)
@@ -346,7 +351,7 @@ class Joining:
         """Calls that may create what the step is about; two are enough to know that it is not certain."""
         return _some(
             cause
-            for cause in self._causes.values()
+            for cause in self._unborn.values()
             if cause.born is None and may_give_birth(cause.call.method, step) and cause.covers(step.start)
         )
 
