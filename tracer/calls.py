@@ -28,6 +28,7 @@ class Call:
     deadline_ns: int | None = None
     hidden_deadline: bool = False  # an old entry may be the deadline, so None is not "no deadline"
     trace: str | None = None  # trace id of a `traceparent` header
+    span: str | None = None  # its span id: of the client's own span around the call
     sent: int | None = None
     received: int | None = None
     answered: int | None = None

@@ -85,6 +85,8 @@ class Rows:
             "sandbox_id": call.sandbox_id,
             "image": call.image,
             "activity": {"kind": kind, "id": activity_id},
+            "trace_id": rpc.trace,
+            "span_id": rpc.span,
         }
         return Row("call", rpc.id, start, None if rpc.end is None else rpc.end + self.offset, fields)
 

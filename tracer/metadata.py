@@ -22,7 +22,10 @@ _METHOD = (b":method", b"POST")
 _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
 _UNIT_NS = {b"H": 3_600_000_000_000, b"M": 60_000_000_000, b"S": 10**9, b"m": 10**6, b"u": 10**3, b"n": 1}
 _METHOD_PATH = re.compile(rb"/[A-Za-z_]\w*(?:\.\w+)+/[A-Za-z_]\w*")
-_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*", re.DOTALL)
+# W3C Trace Context, section 3.2.2: version ff and ids of nothing but zeros are invalid.
+_TRACEPARENT = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}.*", re.DOTALL
+)
 
 _PSEUDO = 4
 """A request has so many fields that begin with a colon, and they come first (RFC 9113, section 8.3)."""
@@ -40,6 +43,7 @@ class RequestHead:
     deadline_ns: int | None = None
     hidden_deadline: bool = False
     trace: str | None = None
+    span: str | None = None
     encoding: str = ""
 
 
@@ -86,7 +90,7 @@ def _read_request(block: Block) -> RequestHead:
         elif name == b"traceparent" or nameless:
             match = _TRACEPARENT.fullmatch(value)
             if match:
-                head.trace = _text(match[1])
+                head.trace, head.span = _text(match[1]), _text(match[2])
         elif name == b"grpc-encoding" and value[:1] != UNKNOWN:
             head.encoding = _text(value)
     for position, old in block.old:

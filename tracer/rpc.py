@@ -194,7 +194,7 @@ class Rpc:
             out.append(Joined(connection.peer, received.begin, half.frames.begun))
         call = Call(
             connection.peer, stream, received.begin, head.path, head.old_path, head.deadline_ns, head.hidden_deadline,
-            head.trace,
+            head.trace, head.span,
         )  # fmt: skip
         if block is None:
             call.complete = False

@@ -56,6 +56,8 @@ def call(id_: str, start: int = NOW, seconds: float | None = 0.001, **fields: An
             "sandbox_id": None,
             "image": None,
             "activity": {"kind": "relist", "id": "rc3-15"},
+            "trace_id": None,
+            "span_id": None,
         }
         | fields,
     )

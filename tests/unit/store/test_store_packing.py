@@ -27,7 +27,8 @@ def test_what_the_first_version_packed_can_be_unpacked():
         "d43536083132b032b4b03231d7b3343630b0303035c3939d80450e2cd162c9194059ec19ca022965e3d047bf2c65646c028b"
         "2d82590a9266a990c6d1521e28c9992ad5d60200"
     )
-    assert unpack(packed) == to_json(call("c3-17").fields)
+    fields = call("c3-17").fields
+    assert unpack(packed) == to_json({name: fields[name] for name in fields if name not in ("trace_id", "span_id")})
 
 
 @given(st.binary())

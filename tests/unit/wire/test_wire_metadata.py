@@ -23,7 +23,7 @@ def test_a_request_has_path_deadline_trace_and_encoding():
               (b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
     )  # fmt: skip
     assert (head.path, head.deadline_ns, head.encoding) == ("/runtime.v1.RuntimeService/Status", 120 * 10**9, "gzip")
-    assert head.trace == "0af7651916cd43dd8448eb211c80319c"
+    assert (head.trace, head.span) == ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
     assert (head.old_path, head.hidden_deadline) == (None, False)
 
 
@@ -72,7 +72,22 @@ def test_a_timeout_and_a_trace_are_known_by_their_form_under_an_older_name():
     trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
     head = request_head(block(*POST, PATH, *REST, (b"\x00-3", b"119999m"), (b"\x00-4", trace)))
     assert (head.deadline_ns, head.hidden_deadline) == (119_999_000_000, False)
-    assert head.trace == "0af7651916cd43dd8448eb211c80319c"
+    assert (head.trace, head.span) == ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"00-00000000000000000000000000000000-b7ad6b7169203331-01",
+        b"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+        b"ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        b"00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+        b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+    ],
+)
+def test_a_traceparent_that_is_not_valid_is_none(value):
+    head = request_head(block(*POST, PATH, *REST, (b"traceparent", value)))
+    assert (head.trace, head.span) == (None, None)
 
 
 def test_a_timeout_that_only_has_its_name_says_nothing():
