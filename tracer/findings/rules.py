@@ -4,6 +4,8 @@ from tracer.findings.board import Rule
 from tracer.findings.cni import CniFailing, CniSlow
 from tracer.findings.container_blocked import ContainerBlocked
 from tracer.findings.host_limit import HostLimit
+from tracer.findings.image_pull import ImagePullFailed, ImagePullSlow
+from tracer.findings.image_wanted import ImagePullQueued, ImagePullRefused
 from tracer.findings.kubelet_stalled import KubeletStalled
 from tracer.findings.pleg_stuck import PlegStuck
 from tracer.findings.pleg_unhealthy import PlegUnhealthy
@@ -13,8 +15,11 @@ from tracer.findings.relist_slow import RelistSlow
 from tracer.findings.runc_slow import RuncSlow
 from tracer.findings.runtime_down import RuntimeDown
 from tracer.findings.runtime_not_reading import RuntimeNotReading
+from tracer.findings.runtime_slow import RuntimeSlow
 from tracer.findings.shim_hung import ShimHung
 from tracer.findings.start_failed import StartFailed
+from tracer.findings.starts_saturated import StartsSaturated
+from tracer.findings.writes_stalled import WritesStalled
 
 
 def rules() -> list[Rule]:
@@ -28,7 +33,14 @@ def rules() -> list[Rule]:
         CniFailing(),
         RuncSlow(),
         HostLimit(),
+        RuntimeSlow(),
+        StartsSaturated(),
+        WritesStalled(),
         StartFailed(),
+        ImagePullFailed(),
+        ImagePullSlow(),
+        ImagePullQueued(),
+        ImagePullRefused(),
         ContainerBlocked(),
         RelistBlocked(),
         RelistSlow(),
