@@ -226,11 +226,11 @@ class ContainerBlocked:
             ago = wording.gap(blocked.first.rpc.start - (blocked.exec.rpc.end or 0))
             summary += f"; it stopped answering {ago} after an {blocked.exec.method}"
         if explained is not None:
-            summary += f", which {explained} explains"
+            summary += f" (see {explained})"
         if blocked.share is not None:
             summary += f"; {blocked.share.words}, both lists answered"
         severity: Severity = "info"
-        if explained is None:
+        if explained not in locks.DEEPER:
             severity = _severity(until - blocked.stall, relist=blocked.share is not None)
         confidence: Confidence = "low"
         if holder is not None and locks.relation(holder, blocked.first) in (0, 1):
@@ -241,7 +241,7 @@ class ContainerBlocked:
             end=end,
             pods=(blocked.pod,) if blocked.pod else (),
             calls=named,
-            explains=frozenset(call.id for call in named),
+            explains=frozenset(call.id for call in (named if explained is None else calls)),
             evidence=self._evidence(blocked, scene.now),
             confidence=confidence,
             unknown=("What it waits for lies below the CRI: a lock of the runtime, the shim, runc, or a mount.",),

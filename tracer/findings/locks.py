@@ -17,6 +17,12 @@ SANDBOX_CHANGES = frozenset({"RunPodSandbox", "StopPodSandbox", "RemovePodSandbo
 CHANGES = CONTAINER_CHANGES | SANDBOX_CHANGES
 """Calls that change a container or a sandbox, and so hold its lock in one runtime or the other."""
 
+DEEPER = frozenset({
+    "runtime_down", "runtime_not_reading", "shim_hung", "cni_slow", "runc_slow", "runtime_slow", "starts_saturated",
+    "writes_stalled",
+})  # fmt: skip
+"""Kinds of findings that say what a holder itself waits for: what waits behind it only follows from that."""
+
 _PROOFS = CHANGES | {"ContainerStatus", "PodSandboxStatus"}
 """What, answered, proves that nobody holds what it is about."""
 

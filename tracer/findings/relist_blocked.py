@@ -170,14 +170,14 @@ class RelistBlocked:
             else:
                 summary += f": it, or one of {len(blocked.suspects) - 1} others that began then, may hold the lock"
             if explained is not None:
-                summary += f"; {explained} explains it"
+                summary += f" (see {explained})"
         if blocked.others:
             summary += f"; {wording.several(sorted(blocked.others))} answered meanwhile"
         calls = (*blocked.suspects, *blocked.calls.values())
         explains = {call.id for call in blocked.calls.values()}
-        if confidence == "medium" and suspect is not None:
+        if confidence == "medium" and suspect is not None and explained is None:
             explains.add(suspect.id)
-        severity: Severity = "info" if explained is not None else _severity(length)
+        severity: Severity = "info" if explained in locks.DEEPER else _severity(length)
         return Verdict(
             self.kind, key, severity, blocked.start, f"{summary}.",
             end=end,

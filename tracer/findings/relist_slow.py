@@ -126,6 +126,9 @@ class RelistSlow:
             f"{asked:,} pod{'s' * (asked != 1)} inspected one after the other in {wording.seconds(length)} "
             f"(median {median} a call)"
         )
+        listed = _listed(relist)
+        if 2 * listed > length:
+            inspected = f"its two lists took {wording.seconds(listed)} of {wording.seconds(length)}"
         changed = self._changed(key[0], relist, scene.now)
         confidence: Confidence = "high"
         if slow.first:
@@ -175,8 +178,7 @@ class RelistSlow:
 
 
 def _evidence(relist: Relist, longest: list[CriCall], now: int) -> list[Evidence]:
-    lists = [call for call in (relist.list_sandboxes, relist.list_containers) if call is not None and call.rpc.end]
-    listed = sum((call.rpc.end or 0) - call.rpc.start for call in lists)
+    listed = _listed(relist)
     found = [
         Evidence(
             relist.start,
@@ -193,6 +195,12 @@ def _evidence(relist: Relist, longest: list[CriCall], now: int) -> list[Evidence
         for call in longest
     ]
     return found
+
+
+def _listed(relist: Relist) -> int:
+    """Nanoseconds that its two lists took, of those that are over."""
+    lists = [call for call in (relist.list_sandboxes, relist.list_containers) if call is not None and call.rpc.end]
+    return sum((call.rpc.end or 0) - call.rpc.start for call in lists)
 
 
 def _key(call: CriCall) -> Key:

@@ -1,6 +1,7 @@
 """The rules in the order of causes, the deepest first: what an earlier one explains a later one leaves alone."""
 
 from tracer.findings.board import Rule
+from tracer.findings.cleanup_failing import CleanupFailing
 from tracer.findings.cni import CniFailing, CniSlow
 from tracer.findings.container_blocked import ContainerBlocked
 from tracer.findings.host_limit import HostLimit
@@ -19,6 +20,8 @@ from tracer.findings.runtime_slow import RuntimeSlow
 from tracer.findings.shim_hung import ShimHung
 from tracer.findings.start_failed import StartFailed
 from tracer.findings.starts_saturated import StartsSaturated
+from tracer.findings.stop_ignored import StopIgnored
+from tracer.findings.stop_stuck import StopStuck
 from tracer.findings.writes_stalled import WritesStalled
 
 
@@ -42,6 +45,9 @@ def rules() -> list[Rule]:
         ImagePullQueued(),
         ImagePullRefused(),
         ContainerBlocked(),
+        StopStuck(),
+        StopIgnored(),
+        CleanupFailing(),
         RelistBlocked(),
         RelistSlow(),
         PlegStuck(),

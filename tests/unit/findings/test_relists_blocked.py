@@ -297,7 +297,8 @@ def test_a_sandbox_whose_creation_was_given_up_and_that_answers_nothing_since_is
     assert "RunPodSandbox" in blocked[0]["summary"]
     assert "was given up by its client after 4 min 0 s and is likely still going on" in blocked[0]["summary"]
     assert blocked[0]["calls"][0] == run.id
-    assert set(story.kinds()) == {"container_blocked", "pleg_unhealthy"}
+    assert "(see start_failed)" in blocked[0]["summary"]
+    assert sorted(story.kinds()) == ["container_blocked", "pleg_unhealthy", "start_failed"]
 
 
 # OP-47
