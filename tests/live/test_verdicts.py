@@ -184,6 +184,9 @@ def test_a_call_that_a_proxy_holds_is_named_while_it_hangs(tmp_path):
                 assert time.monotonic() < due
                 time.sleep(0.1)
             assert (waits["method"], waits["stage"]) == ("ListContainers", "service")
-            verdict = tracer.get("/api/v1/why")
+            verdict, finding = scene.named("relist_blocked")
             assert "ListContainers" in verdict["sentence"]
-            assert "ListContainers" in say(scene, expect=1 if verdict["state"] == "trouble" else 0)
+            assert waits["id"] in finding["calls"]
+            assert "ListContainers" in say(scene, expect=1)
+        row = scene.ended(finding)
+        assert scene.others(row) == []
