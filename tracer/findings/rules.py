@@ -4,6 +4,8 @@ from tracer.findings.board import Rule
 from tracer.findings.cleanup_failing import CleanupFailing
 from tracer.findings.cni import CniFailing, CniSlow
 from tracer.findings.container_blocked import ContainerBlocked
+from tracer.findings.exec_load import ExecRequests, ProbeLoad
+from tracer.findings.hook_slow import HookSlow
 from tracer.findings.host_limit import HostLimit
 from tracer.findings.image_pull import ImagePullFailed, ImagePullSlow
 from tracer.findings.image_wanted import ImagePullQueued, ImagePullRefused
@@ -11,6 +13,7 @@ from tracer.findings.kubelet_stalled import KubeletStalled
 from tracer.findings.pleg_stuck import PlegStuck
 from tracer.findings.pleg_unhealthy import PlegUnhealthy
 from tracer.findings.pod_not_started import PodNotStarted
+from tracer.findings.probe_timeout import ProbeTimeout
 from tracer.findings.relist_blocked import RelistBlocked
 from tracer.findings.relist_slow import RelistSlow
 from tracer.findings.runc_slow import RuncSlow
@@ -46,6 +49,10 @@ def rules() -> list[Rule]:
         ImagePullRefused(),
         ContainerBlocked(),
         StopStuck(),
+        ProbeTimeout(),
+        HookSlow(),
+        ProbeLoad(),
+        ExecRequests(),
         StopIgnored(),
         CleanupFailing(),
         RelistBlocked(),
