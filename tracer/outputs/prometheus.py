@@ -13,10 +13,12 @@ from tracer.outputs.exposition import exposition
 from tracer.outputs.live import LiveCollector
 from tracer.outputs.recent import REMEMBERED, Recent
 from tracer.outputs.tally import Counter, Histogram, Summary
-from tracer.rows import Kind, Live, Row
+from tracer.rows import Kind, Live, Row, unix_ns
 from tracer.store import Status
 
 __all__ = ["Metrics", "exposition"]
+
+NS = 1_000_000_000
 
 LIST_LIMIT_BYTES = 16 << 20
 """The largest answer the kubelet accepts (`maxMsgSize` of its CRI client) and containerd sends."""
@@ -32,11 +34,14 @@ RELIST_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 120, 180)
 INTERVAL_SECONDS = (1.01, 1.03, 1.1, 1.3, 2, 3, 5, 10, 30, 60, 120, 180)
 STEP_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 DETECTION_SECONDS = (0.1, 0.3, 1, 1.5, 2, 3, 10, 30, 120)
-PASS_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600)
+PASS_SECONDS = (0.03, 0.1, 0.3, 1, 3, 10, 30, 120, 600)
+START_SECONDS = (0.1, 0.3, 1, 3, 10, 60)
 
 # Label values with the fields that hold them.
 STAGES = {stage: f"{stage}_seconds" for stage in ("request_wait", "service", "response_wait")}
 RELIST_STAGES = {stage: f"{stage}_seconds" for stage in ("list_sandboxes", "list_containers", "inspect")}
+START_STAGES = ("sandbox", "image", "create", "start", "hook")  # of sync passes; and WAIT
+WAIT = "wait"
 RELIST_KINDS = ("generic", "pod", "evented")
 EVENT_TYPES = ("ContainerStarted", "ContainerDied", "ContainerRemoved", "ContainerChanged", "PodSync")
 METHOD_SOURCES = ("header", "inferred", "unknown")
@@ -48,7 +53,7 @@ LASTING = frozenset({"Wait", "Connect"})
 
 # Sets of label values at most, so that all metrics together stay below 2,000 series whatever the peers send. A kubelet
 # uses about 26 methods with one or two statuses, other clients some more.
-CALL_SETS = 140
+CALL_SETS = 100
 DURATION_SETS = 40
 STEP_SETS = 20  # a dozen methods of shims, seven commands of runc, and the plugins of one or two networks
 FINDING_KINDS = 40
@@ -106,6 +111,10 @@ class Metrics:
             "criscope_sync_pass_duration_seconds", "Passes of pod workers that made calls.", ("kind",),
             bounds=PASS_SECONDS, limit=7,
         )  # fmt: skip
+        self._starts = Histogram(
+            "criscope_pod_start_stage_seconds", "Parts of the first pass of pods.", ("stage",), bounds=START_SECONDS,
+            limit=len(START_STAGES) + 1,
+        )  # fmt: skip
         self._steps = Histogram(
             "criscope_runtime_step_duration_seconds", "Calls to shims, and processes that the runtime ran.",
             ("name", "kind"), bounds=STEP_SECONDS, limit=STEP_SETS,
@@ -152,7 +161,7 @@ class Metrics:
                 for tally in (
                     self._calls, self._sources, self._durations, self._stages, self._bytes, self._relists,
                     self._relist_durations, self._intervals, self._relist_stages, self._events, self._passes,
-                    self._steps, self._findings, self._nodes, self._detections,
+                    self._starts, self._steps, self._findings, self._nodes, self._detections,
                 )
             ]  # fmt: skip
             largest = self._largest.bytes
@@ -205,7 +214,22 @@ class Metrics:
         self._events.add((row.fields["type"],))
 
     def _pass(self, row: Row) -> None:
-        self._passes.observe((row.fields["kind"],), row.fields["duration_seconds"])
+        fields = row.fields
+        self._passes.observe((fields["kind"],), fields["duration_seconds"])
+        if fields["kind"] == "create":
+            self._start(row)
+
+    def _start(self, row: Row) -> None:
+        """The stages that ended, each as often as it came: there is one image, create and start a container."""
+        for stage in row.fields["stages"]:
+            if stage["name"] in START_STAGES and stage["duration_seconds"] is not None:
+                self._starts.observe((stage["name"],), stage["duration_seconds"])
+        seen = row.fields["config_seen"]
+        if seen is None or row.fields["outcome"] == "failed":
+            return  # the attempt that succeeds tells how long the pod waited in all
+        waited = (row.start - unix_ns(seen)) / NS
+        if waited >= 0:  # the clock was not set back meanwhile
+            self._starts.observe((WAIT,), waited)
 
     def _step(self, row: Row) -> None:
         fields = row.fields

@@ -3,9 +3,10 @@
 from itertools import product
 
 from tests.unit.outputs.scripted import ScriptedLive, samples, series
-from tests.unit.store.sample import call, event, finding, node_event, pod, relist, step, sync_pass
+from tests.unit.store.sample import NOW, call, event, finding, node_event, pod, relist, step, sync_pass
 from tracer.outputs import labels
-from tracer.outputs.prometheus import EVENT_TYPES, NODE_EVENTS, RELIST_KINDS
+from tracer.outputs.prometheus import EVENT_TYPES, NODE_EVENTS, RELIST_KINDS, START_STAGES
+from tracer.rows import rfc3339
 from tracer.store import Store
 
 MOST = 1990  # of 2,000
@@ -60,6 +61,11 @@ def everything(live):
         "newer", "newest",
     ):  # fmt: skip
         yield sync_pass(kind, kind=kind)
+    stages = [
+        {"name": name, "start": rfc3339(NOW), "duration_seconds": 1.0, "calls": []}
+        for name in (*START_STAGES, "check", "unheard")
+    ]
+    yield sync_pass("stages", config_seen=rfc3339(NOW), stages=stages)
     for n in range(200):
         yield step(f"t{n}", kind=("shim", "runc", "cni", "exec")[n % 4], name=f"name{n}")
         yield finding(f"f{n}", kind=f"kind{n}")

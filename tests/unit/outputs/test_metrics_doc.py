@@ -15,7 +15,9 @@ from tracer.outputs.prometheus import (
     RELIST_KINDS,
     RELIST_STAGES,
     STAGES,
+    START_STAGES,
     STEP_KINDS,
+    WAIT,
 )
 from tracer.store import Store
 
@@ -60,7 +62,19 @@ def test_every_name_in_the_text_and_the_rules_exists(families):
 
 
 @pytest.mark.parametrize(
-    "value", [*EVENT_TYPES, *METHOD_SOURCES, *RELIST_KINDS, *STAGES, *RELIST_STAGES, *NODE_EVENTS, *STEP_KINDS, "ok"]
+    "value",
+    [
+        *EVENT_TYPES,
+        *METHOD_SOURCES,
+        *RELIST_KINDS,
+        *STAGES,
+        *RELIST_STAGES,
+        *NODE_EVENTS,
+        *STEP_KINDS,
+        *START_STAGES,
+        WAIT,
+        "ok",
+    ],
 )
 def test_every_value_of_a_label_is_explained(value):
     assert f"`{value}`" in DOC

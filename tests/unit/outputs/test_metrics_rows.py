@@ -7,11 +7,12 @@ import pytest
 from tests.unit.outputs.scripted import samples
 from tests.unit.store.sample import NOW, SECOND, call, event, finding, relist, step, sync_pass
 from tracer.outputs.prometheus import LARGEST_WINDOW_NS, REMEMBERED
-from tracer.rows import Kind
+from tracer.rows import Kind, rfc3339
 
 CALLS = "criscope_cri_calls_total"
 DURATIONS = "criscope_cri_call_duration_seconds"
 STAGES = "criscope_cri_call_stage_seconds"
+STARTS = "criscope_pod_start_stage_seconds"
 RATIO = "criscope_cri_largest_list_ratio"
 
 
@@ -226,3 +227,29 @@ def test_a_finding_is_counted_once_when_it_begins_and_shown_as_active_until_it_e
 def test_steps_are_counted_by_kind_and_name_but_not_the_waiting_for_a_process_to_end(metrics, registry):
     metrics.feed([step("t1"), step("t2", kind="shim", name="Wait"), step("t3", seconds=None)])
     assert samples(registry, "criscope_runtime_step_duration_seconds_count") == {("runc", "create"): 1.0}
+
+
+def begun(name, seconds):
+    return {"name": name, "start": rfc3339(NOW), "duration_seconds": seconds, "calls": []}
+
+
+def test_a_pods_start_is_told_by_its_stages_each_as_often_as_it_came(metrics, registry):
+    stages = [begun("sandbox", 0.5), begun("sandbox_status", 0.001), *(begun("image", 2.0), begun("create", 0.1)) * 2]
+    metrics.feed([sync_pass("s1", stages=[*stages, begun("start", None)], config_seen=rfc3339(NOW - 3 * SECOND))])
+    assert samples(registry, f"{STARTS}_sum") == {("wait",): 3, ("sandbox",): 0.5, ("image",): 4, ("create",): 0.2}
+    assert samples(registry, f"{STARTS}_count")["image",] == 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"outcome": "failed"}, {"config_seen": None}, {"config_seen": rfc3339(NOW + SECOND)}],
+    ids=["it is tried again", "nobody said when", "the clock was set back"],
+)
+def test_how_long_a_pod_waited_for_its_sandbox_is_not_told_when(metrics, registry, fields):
+    metrics.feed([sync_pass("s1", **{"config_seen": rfc3339(NOW - SECOND)} | fields)])
+    assert samples(registry, f"{STARTS}_count") == {("sandbox",): 1}
+
+
+def test_later_passes_are_no_start(metrics, registry):
+    metrics.feed(sync_pass(kind, kind=kind) for kind in ("recreate_sandbox", "restart", "terminate"))
+    assert samples(registry, f"{STARTS}_count") == {}
