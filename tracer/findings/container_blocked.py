@@ -2,13 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from tracer.facts import CriCall, Pod
-from tracer.findings import inspecting, locks, wording
-from tracer.findings.finding import Confidence, Evidence, Severity, Verdict
-from tracer.findings.inspecting import Share
+from tracer.facts import CriCall
+from tracer.findings import inspecting, locks
+from tracer.findings.finding import Confidence, Severity, Verdict
 from tracer.findings.locks import Abandoned
+from tracer.findings.pod_hang import PodHang
 from tracer.findings.scene import NS, Scene
 from tracer.kubelet.kubelet import Kubelet
 
@@ -45,35 +44,8 @@ EXEC_NS = 10 * NS
 MAX_BLOCKED = 64
 """Pods remembered."""
 
-MAX_CALLS = 64
-"""Calls named in one finding."""
-
-MOST_NAMES = 3
-"""Containers of a pod named in one sentence."""
-
 MAX_EXECS = 2048
 """Containers whose latest ExecSync is remembered."""
-
-
-@dataclass(slots=True)
-class _Blocked:
-    """`calls`: those that hung, the latest `MAX_CALLS`. `gave_up`: how many their client gave up; `after`: when, ns."""
-
-    first: CriCall
-    start: int
-    until: int
-    pod: Pod | None
-    stall: int = 0  # start of the stall under way
-    stalls: int = 1
-    gave_up: int = 0
-    after: set[int] = field(default_factory=set)
-    calls: OrderedDict[str, CriCall] = field(default_factory=OrderedDict)
-    holder: CriCall | None = None
-    share: Share | None = None
-    exec: CriCall | None = None
-    state: str | None = None
-    reads: bool = False
-    cleared: bool = False
 
 
 class ContainerBlocked:
@@ -83,8 +55,8 @@ class ContainerBlocked:
 
     def __init__(self) -> None:
         self._abandoned = Abandoned()
-        self._blocked: dict[str, _Blocked] = {}
-        self._past: OrderedDict[str, _Blocked] = OrderedDict()
+        self._blocked: dict[str, PodHang] = {}
+        self._past: OrderedDict[str, PodHang] = OrderedDict()
         self._execs: OrderedDict[str, CriCall] = OrderedDict()
 
     def look(self, scene: Scene) -> Iterator[Verdict]:
@@ -122,9 +94,7 @@ class ContainerBlocked:
             end = scene.now if call.rpc.end is None else call.rpc.end
             if end - call.rpc.start < SHOWN_NS + (call.grace or 0) * NS or not scene.unexplained(call, self.kind):
                 continue
-            if not any(
-                (path, pid) == (call.rpc.peer.path, call.rpc.peer.client_pid) for path, pid, _ in scene.kubelets
-            ):
+            if scene.kubelet_of(call) is None:
                 continue
             if changing is None:
                 changing = [
@@ -136,42 +106,36 @@ class ContainerBlocked:
                 hanging.add(_key(call))
         return hanging
 
-    def _take(self, call: CriCall, end: int, changing: list[CriCall], scene: Scene) -> _Blocked | None:
+    def _take(self, call: CriCall, end: int, changing: list[CriCall], scene: Scene) -> PodHang | None:
         key = _key(call)
         blocked = self._blocked.get(key)
         holder = locks.holder(call, changing) if blocked is None or blocked.holder is None else None
         if blocked is None:
-            begins = call.method in READS or (holder is not None and holder.method not in STOPS | {"ExecSync"})
+            begun_before = holder is not None and holder.method not in STOPS | {"ExecSync"}
+            begins = call.method in READS or (
+                begun_before and end - call.rpc.start >= ALONE_NS + (call.grace or 0) * NS
+            )
             if not begins or len(self._blocked) >= MAX_BLOCKED:
                 return None
             blocked = self._begin(key, call)
         new = call.id not in blocked.calls
-        blocked.calls[call.id] = call
-        if len(blocked.calls) > MAX_CALLS:
-            blocked.calls.popitem(last=False)
-        blocked.until = max(blocked.until, end)
-        blocked.reads = blocked.reads or call.method in READS
-        blocked.cleared = False
-        if call.rpc.ended_by in ("deadline", "client_cancel"):
-            blocked.gave_up += 1
-            if call.method in READS:
-                blocked.after.add(round((end - call.rpc.start) / NS))
+        blocked.add(call, end, read=call.method in READS)
         if blocked.holder is None and holder is not None and holder.rpc.start < blocked.first.rpc.start:
             blocked.holder = holder  # what began after the first hung is a follower too
         if new and blocked.exec is None and call.container_id is not None:
             last = self._execs.get(call.container_id)
             if last is not None and -EXEC_NS <= (last.rpc.end or 0) - call.rpc.start <= 0:
                 blocked.exec = last
-        for path, pid, kubelet in scene.kubelets:
-            if (path, pid) == (call.rpc.peer.path, call.rpc.peer.client_pid):
-                self._relist(blocked, call, kubelet, scene.now)
+        kubelet = scene.kubelet_of(call)
+        if kubelet is not None:
+            self._relist(blocked, call, kubelet, scene.now)
         return blocked
 
-    def _begin(self, key: str, call: CriCall) -> _Blocked:
+    def _begin(self, key: str, call: CriCall) -> PodHang:
         start = call.rpc.start
         blocked = self._past.pop(key, None)
         if blocked is None or start - blocked.until > AGAIN_NS:
-            blocked = _Blocked(call, start, start, call.pod)
+            blocked = PodHang(call, start, start, call.pod, start)
         else:
             blocked.stalls += 1
         blocked.stall = start
@@ -181,7 +145,7 @@ class ContainerBlocked:
         return blocked
 
     @staticmethod
-    def _relist(blocked: _Blocked, call: CriCall, kubelet: Kubelet, now: int) -> None:
+    def _relist(blocked: PodHang, call: CriCall, kubelet: Kubelet, now: int) -> None:
         """How much of the relist that makes this call the pod takes, and in which state it listed the container."""
         run = kubelet.relist
         if run is None or call.method == "ReopenContainerLog" or not any(each is call for each in run.relist.calls):
@@ -201,75 +165,32 @@ class ContainerBlocked:
             blocked.cleared = call.rpc.end - call.rpc.start <= CLEARED_NS
 
     @staticmethod
-    def _shown(blocked: _Blocked) -> bool:
+    def _shown(blocked: PodHang) -> bool:
         return blocked.holder is not None or (blocked.reads and blocked.until - blocked.stall >= ALONE_NS)
 
-    # what is said
-
-    def _verdict(self, key: str, blocked: _Blocked, scene: Scene, *, end: int | None) -> Verdict:
-        holder = blocked.holder
-        until = blocked.until
-        calls = tuple(blocked.calls.values())
-        of = f" for {wording.seconds(until - blocked.stall)}"
-        summary = f"{_who(calls)} {'did' if end is not None else 'does'} not answer {_methods(calls)}{of}"
-        if blocked.gave_up:
-            each = ", each" if blocked.gave_up > 1 else ""
-            after = f"{each} after {next(iter(blocked.after))} s" if len(blocked.after) == 1 else ""
-            summary += f" ({blocked.gave_up} given up{after})"
-        if blocked.stalls > 1:
-            summary += f", the {blocked.stalls}. time within {wording.seconds(until - blocked.start)}"
-        explained = None
-        if holder is not None:
-            summary += f"; {_holding(holder, blocked.first, scene.now)}"
-            explained = None if scene.unexplained(holder, self.kind) else scene.explained[holder.id]
-        elif blocked.exec is not None:
-            ago = wording.gap(blocked.first.rpc.start - (blocked.exec.rpc.end or 0))
-            summary += f"; it stopped answering {ago} after an {blocked.exec.method}"
-        if explained is not None:
-            summary += f" (see {explained})"
-        if blocked.share is not None:
-            summary += f"; {blocked.share.words}, both lists answered"
+    def _verdict(self, key: str, blocked: PodHang, scene: Scene, *, end: int | None) -> Verdict:
+        holder, calls = blocked.holder, tuple(blocked.calls.values())
+        see = None
+        if holder is not None and not scene.unexplained(holder, self.kind):
+            see = scene.explained[holder.id]
         severity: Severity = "info"
-        if explained not in locks.DEEPER:
-            severity = _severity(until - blocked.stall, relist=blocked.share is not None)
+        if see not in locks.DEEPER:
+            severity = _severity(blocked.until - blocked.stall, relist=blocked.share is not None)
         confidence: Confidence = "low"
         if holder is not None and locks.relation(holder, blocked.first) in (0, 1):
             confidence = "medium"
         named = (holder, *calls) if holder is not None else calls
         return Verdict(
-            self.kind, key, severity, blocked.start, f"{summary}.",
+            self.kind, key, severity, blocked.start, f"{blocked.summary(scene.now, over=end is not None, see=see)}.",
             end=end,
             pods=(blocked.pod,) if blocked.pod else (),
             calls=named,
-            explains=frozenset(call.id for call in (named if explained is None else calls)),
-            evidence=self._evidence(blocked, scene.now),
+            explains=frozenset(call.id for call in (named if see is None else calls)),
+            evidence=blocked.evidence(scene.now),
             confidence=confidence,
             unknown=("What it waits for lies below the CRI: a lock of the runtime, the shim, runc, or a mount.",),
             next_steps=_next_steps(blocked),
         )  # fmt: skip
-
-    def _evidence(self, blocked: _Blocked, now: int) -> list[Evidence]:
-        found: list[Evidence] = []
-        holder = blocked.holder
-        if holder is not None:
-            before = wording.gap(blocked.first.rpc.start - holder.rpc.start)
-            found.append(Evidence(holder.rpc.start, f"{wording.call(holder)} began {before} before.", holder.id))
-        if blocked.exec is not None:
-            found.append(
-                Evidence(blocked.exec.rpc.end, f"{wording.call(blocked.exec)} was the last before.", blocked.exec.id)
-            )
-        if blocked.state is not None:
-            found.append(Evidence(None, f"The relist's list shows the container as {blocked.state}."))
-        for call in blocked.calls.values():
-            lasted = wording.seconds((now if call.rpc.end is None else call.rpc.end) - call.rpc.start)
-            how = {"deadline": "given up by its client", "client_cancel": "given up by its client", None: "open"}
-            found.append(
-                Evidence(
-                    call.rpc.start, f"{wording.call(call)}: {lasted}, {how.get(call.rpc.ended_by, 'answered')}.",
-                    call.id,
-                )
-            )  # fmt: skip
-        return found
 
 
 def _key(call: CriCall) -> str:
@@ -277,46 +198,7 @@ def _key(call: CriCall) -> str:
     return call.pod.uid if call.pod is not None else call.sandbox_id or call.container_id or call.id
 
 
-def _who(calls: tuple[CriCall, ...]) -> str:
-    """`Container main in pod default/web-0`."""
-    names = [f"container {each.container.name}" for each in calls if each.container is not None]
-    names += [f"container {each.container_id[:13]}" for each in calls if each.container is None and each.container_id]
-    names += ["the sandbox" for each in calls if not each.container_id and each.sandbox_id]
-    pod = next((each.pod for each in calls if each.pod is not None), None)
-    who = " and ".join(sorted(set(names))[:MOST_NAMES]) or "a container"
-    return f"{who[0].upper()}{who[1:]}{f' of pod {wording.pod(pod)}' if pod is not None else ''}"
-
-
-def _methods(calls: tuple[CriCall, ...]) -> str:
-    return wording.several(each.method or "a call" for each in calls)
-
-
-def _holding(holder: CriCall, first: CriCall, now: int) -> str:
-    """What was open before, how it stands, and when it is expected to end."""
-    grace = f" with {holder.grace} s grace" if holder.method == "StopContainer" and holder.grace is not None else ""
-    where = ""
-    if holder.container is not None and holder.container_id != first.container_id:
-        where = f" of container {holder.container.name}"
-    before = wording.gap(first.rpc.start - holder.rpc.start)
-    what = f"{holder.method}{grace}{where}, which began {before} before,"
-    rpc = holder.rpc
-    if rpc.ended_by in ("deadline", "client_cancel") and rpc.end is not None:
-        return (
-            f"{what} was given up by its client after {wording.seconds(rpc.end - rpc.start)} and is likely still going "
-            "on in the runtime"
-        )
-    if rpc.end is not None:
-        return f"{what} likely held it up and took {wording.seconds(rpc.end - rpc.start)}"
-    what = f"{what} is open for {wording.seconds(now - rpc.start)} and likely holds it up"
-    if holder.method == "StopContainer" and holder.grace is not None:
-        left = rpc.start + holder.grace * NS - now
-        if left > 0:
-            return f"{what}: expected to clear when the grace ends, in {wording.seconds(left)}"
-        return f"{what}, {wording.seconds(-left)} longer than its grace"
-    return what
-
-
-def _next_steps(blocked: _Blocked) -> tuple[str, ...]:
+def _next_steps(blocked: PodHang) -> tuple[str, ...]:
     ident = next((each.container_id or each.sandbox_id for each in blocked.calls.values()), None) or "ID"
     short = ident[:13]
     return (

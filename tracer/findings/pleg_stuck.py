@@ -27,6 +27,7 @@ class _Other:
     called: int = 0
     methods: dict[str, int] = field(default_factory=dict)  # start of the latest call of each
     unnamed: int = 0  # start of the latest call without a method
+    evented: int = 0  # when the runtime's events last stood in for relists
 
 
 class PlegStuck:
@@ -66,9 +67,12 @@ class PlegStuck:
     def _of(self, key: Key, kubelet: Kubelet, scene: Scene) -> Verdict | None:
         path, pid = key
         run, ended, other = kubelet.relist, kubelet.relist_end, self._other.get(key)
-        if run is None or not run.over or ended is None or kubelet.evented or other is None:
+        if run is None or not run.over or ended is None or other is None:
             return None
-        due = ended + RELIST_PERIOD_NS
+        if kubelet.evented:
+            other.evented = scene.now
+            return None
+        due = max(ended + RELIST_PERIOD_NS, other.evented)
         late = scene.now - due
         if late < SHOWN_NS or other.called <= due or other.unnamed >= ended:
             return None  # in time; or silent altogether; or the list came and has no name

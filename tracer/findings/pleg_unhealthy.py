@@ -17,6 +17,9 @@ FORECAST_NS = 120 * NS
 HANGS_NS = 2 * NS
 """A call that is open for less is one of many, not what is waited for."""
 
+SETTLE_NS = 5 * NS
+"""How long it must be near while no relist is under way."""
+
 AGAIN_NS = 600 * NS
 """What comes back within this is the same trouble: status calls time out after two minutes each."""
 
@@ -52,6 +55,7 @@ class PlegUnhealthy:
     def __init__(self) -> None:
         self._late: dict[Key, _Late] = {}
         self._past: OrderedDict[Key, _Late] = OrderedDict()
+        self._near: dict[Key, int] = {}  # since when it is near, while that is not told yet
         self._unnamed: dict[Key, int] = {}  # when each kubelet's latest call without a method began
 
     def look(self, scene: Scene) -> Iterator[Verdict]:
@@ -63,8 +67,9 @@ class PlegUnhealthy:
             if verdict is not None:
                 yield verdict
         known = {(path, pid) for path, pid, _ in scene.kubelets}
-        for key in [key for key in (*self._late, *self._unnamed) if key not in known]:
+        for key in [key for key in (*self._late, *self._near, *self._unnamed) if key not in known]:
             self._late.pop(key, None)
+            self._near.pop(key, None)
             self._unnamed.pop(key, None)
 
     def _of(self, key: Key, kubelet: Kubelet, scene: Scene) -> Verdict | None:
@@ -78,6 +83,9 @@ class PlegUnhealthy:
             self._remember(key, self._late.pop(key))
             return self._verdict(key, late, limit, scene, end=scene.now)
         if not near or (late is None and self._doubtful(key, kubelet, since, scene)):
+            self._near.pop(key, None)
+            return None
+        if late is None and self._near.setdefault(key, scene.now) + self._settle(kubelet) > scene.now:
             return None
         if late is None:
             late = self._past.pop(key, None)
@@ -85,6 +93,7 @@ class PlegUnhealthy:
                 late = _Late(scene.now, since)
             late.waits = None
             self._late[key] = late
+            self._near.pop(key, None)
         late.since = since
         if scene.now >= since + limit and (not late.turns or late.turns[-1] < since):
             late.turns.append(since + limit)
@@ -96,6 +105,12 @@ class PlegUnhealthy:
         elif waits is not None and run is not None:
             late.waits, late.asked, late.relist = None, len(run.relist.inspections), run.relist.id
         return self._verdict(key, late, limit, scene, end=None)
+
+    @staticmethod
+    def _settle(kubelet: Kubelet) -> int:
+        """A kubelet whose stream of events broke relists at once: its limit falls to a third before that is seen."""
+        run = kubelet.relist
+        return SETTLE_NS if run is None or run.over else 0
 
     def _remember(self, key: Key, late: _Late) -> None:
         self._past[key] = late

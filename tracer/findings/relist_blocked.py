@@ -95,7 +95,7 @@ class RelistBlocked:
             return
         if not scene.unexplained(call, self.kind):
             return
-        if not any((path, pid) == (rpc.peer.path, rpc.peer.client_pid) for path, pid, _ in scene.kubelets):
+        if scene.kubelet_of(call) is None:
             return
         blocked = self._blocked.get(key)
         if blocked is None:

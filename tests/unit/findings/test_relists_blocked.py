@@ -334,6 +334,32 @@ def test_log_rotation_behind_the_containers_own_stop_is_told_with_its_grace():
     assert "the relist" not in finding["summary"]
 
 
+@pytest.mark.parametrize(("kind", "severity"), [("shim_hung", "info"), ("stop_stuck", "warning")])
+def test_where_a_deeper_cause_of_the_holder_is_known_it_is_pointed_to_and_what_waits_only_follows(kind, severity):
+    story = quiet()
+    update = story.send("UpdateContainerResources", **container_of("p0"))
+    story.pipeline.board._explained[update.id] = kind
+    story.wait(0.5)
+    status = story.send("ContainerStatus", **container_of("p0"))
+    story.live(20)
+    (finding,) = story.findings("info", "warning", "critical")
+    assert (finding["kind"], finding["severity"]) == ("container_blocked", severity)
+    assert f"(see {kind})" in finding["summary"]
+    assert finding["calls"] == [update.id, status.id]
+
+
+def test_a_holder_that_ended_while_what_waited_still_hangs_was_none():
+    story = quiet()
+    update = story.send("UpdateContainerResources", **container_of("p0"))
+    story.wait(0.5)
+    story.send("ContainerStatus", **container_of("p0"))
+    story.live(8)
+    assert "UpdateContainerResources" in story.only()["summary"]
+    story.answer(update)
+    story.live(8)
+    assert "UpdateContainerResources" not in story.only()["summary"]
+
+
 # what must stay quiet
 
 
@@ -402,6 +428,25 @@ def test_the_forecast_ends_with_the_next_lists_that_succeed():
     (found,) = [each for each in story.findings() if each["kind"] == "pleg_unhealthy"]
     assert found["state"] == "ended"
     assert "came near to unhealthy, and relists again; it waited for ListPodSandbox" in found["summary"]
+
+
+def test_a_kubelet_whose_stream_of_events_breaks_is_not_called_unhealthy_before_it_can_relist():
+    story = quiet()
+    streams = []
+    for _ in range(5):
+        streams.append(story.send("GetContainerEvents"))
+        story.wait(1)
+        if len(streams) < 5:
+            story.end(streams[-1], "connection")
+            story.relist()
+    for _ in range(20):
+        story.wait(10)
+        story.call("Status")
+    assert story.kinds() == []
+    story.end(streams[-1], "connection")  # the fifth: from now on a relist each second
+    story.wait(1)
+    story.live(5)
+    assert story.kinds() == []
 
 
 def test_a_kubelet_whose_relists_cannot_be_seen_is_not_called_unhealthy():

@@ -86,7 +86,7 @@ def test_a_runtime_that_slows_down_as_a_whole_is_named_so_with_changes_first_and
             load.begin("ContainerStatus", 0.005 * factor, **container_of(f"p{number % 10}"))
             load.begin("RunPodSandbox", min(200, 0.8 * factor), pod=pod(name), sandbox_id=f"{name}-s0")
             load.begin("CreateContainer", min(110, 0.4 * factor), **container_of(f"p{number % 10}"))
-            load.begin("RemoveContainer", min(110, 0.4 * factor), **container_of(f"old{number % 60 // 5 * 5}"))
+            load.begin("RemoveContainer", min(110, 0.1 * factor), **container_of(f"old{number % 60 // 5 * 5}"))
         load.relist(0.005 * factor)
         load.wait(1)
     (finding,) = of_kind(story, "runtime_slow")
