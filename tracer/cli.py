@@ -56,6 +56,16 @@ Url = Annotated[str, typer.Option("--url", envvar="CRISCOPE_URL", help="Of a run
 OtherStore = Annotated[
     Path | None, typer.Option("--store", help="Look into this store instead, running or not.", show_default=False)
 ]
+Otlp = Annotated[
+    str | None,
+    typer.Option(
+        "--otlp",
+        envvar="CRISCOPE_OTLP",
+        metavar="URL",
+        help="Export traces and metrics to this OpenTelemetry collector: grpc://HOST:4317 or http://HOST:4318.",
+        show_default=False,
+    ),
+]
 StoreSize = Annotated[
     int,
     typer.Option("--store-size", envvar="CRISCOPE_STORE_SIZE", metavar="MIB", help="Largest size of the store, MiB."),
@@ -97,6 +107,13 @@ def run(
             help="Keep the last minutes, without secrets, beside the store, for when something critical happens.",
         ),
     ] = True,
+    otlp: Otlp = None,
+    otlp_share: Annotated[
+        float,
+        typer.Option(
+            envvar="CRISCOPE_OTLP_SHARE", min=0, max=1, help="Of the traces that are neither slow nor failed."
+        ),
+    ] = 0.01,
 ) -> None:
     """Trace this node: capture, store, REST interface. Needs root; ends with Ctrl-C or SIGTERM."""
     from tracer.agent import Agent, existing  # noqa: PLC0415  (each command imports what it uses)
@@ -104,11 +121,13 @@ def run(
     from tracer.kernel.privileges import drop_privileges  # noqa: PLC0415
     from tracer.kernel.sockets import RUNTIME_SOCKETS, around  # noqa: PLC0415
     from tracer.kernel.source import KernelSource  # noqa: PLC0415
+    from tracer.outputs.otlp.endpoint import endpoint  # noqa: PLC0415
     from tracer.proc import Watch  # noqa: PLC0415
     from tracer.store import Store  # noqa: PLC0415
 
     runtimes = sockets or list(RUNTIME_SOCKETS)
     with _clear_errors(), _server(listen) as server:
+        collector = endpoint(otlp) if otlp else None
         source = KernelSource(around(runtimes))
         blocked = BlockedTasks()
         drop_privileges()  # before any thread starts; what is attached stays so
@@ -117,7 +136,7 @@ def run(
             recorder = _flight(stack, store, source) if flight else None
             agent = Agent(
                 source,
-                [rows.feed, server.feed],
+                [rows.feed, server.feed, *([_otlp(stack, collector, otlp_share, server)] if collector else [])],
                 inventories=found if ask else [],
                 watch=Watch(blocked.stacks),
                 flight=recorder,
@@ -146,6 +165,17 @@ def _flight(stack: contextlib.ExitStack, store: Path, source: Any) -> Any:
         return None
     stack.callback(recorder.close)
     return recorder
+
+
+def _otlp(stack: contextlib.ExitStack, collector: Any, share: float, server: Any) -> Any:
+    """What takes rows for the collector, until the stack ends."""
+    from tracer.outputs.otlp.output import Otlp  # noqa: PLC0415
+    from tracer.outputs.otlp.sender import Sender  # noqa: PLC0415
+
+    output = Otlp(Sender(collector), share, server.registry)
+    output.start()
+    stack.callback(output.close)
+    return output.feed
 
 
 @app.command()
@@ -404,6 +434,37 @@ def perfetto(
         for piece in pieces:
             file.write(piece)
     log.info("%s: %d bytes; open it in https://ui.perfetto.dev", output, output.stat().st_size)
+
+
+@export_app.command()
+def otlp(
+    url: Annotated[
+        str,
+        typer.Option(
+            "--otlp",
+            envvar="CRISCOPE_OTLP",
+            metavar="URL",
+            help="OpenTelemetry collector: grpc://HOST:4317 or http://HOST:4318.",
+        ),
+    ],
+    capture: Annotated[Path | None, typer.Argument(help="Of this capture instead of the store.")] = None,
+    store: Annotated[
+        Path, typer.Option(envvar="CRISCOPE_STORE", help="Of this store, running or not.")
+    ] = DEFAULT_STORE,
+    since: Annotated[str, typer.Option("--since", help="How far back: 90s, 10m, 1h30m ago, or a time.")] = "10m",
+    share: Annotated[
+        float, typer.Option("--otlp-share", min=0, max=1, help="Of the traces that are neither slow nor failed.")
+    ] = 1.0,
+) -> None:
+    """Send traces of a store or a capture to an OpenTelemetry collector: the same ids each time."""
+    from tracer.outputs.otlp.endpoint import endpoint  # noqa: PLC0415
+
+    with _clear_errors():
+        collector = endpoint(url)
+        rows = _replayed(capture)[0].rows() if capture else _stored_rows(store, since)
+        from tracer.outputs.otlp.export import export  # noqa: PLC0415
+
+        log.info("%d spans sent to %s", export(rows, collector, share), url)
 
 
 @export_app.command()

@@ -11,9 +11,12 @@ class Recent:
         self._young: set[str] = set()
         self._old: set[str] = set()
 
+    def __contains__(self, id_: str) -> bool:
+        return id_ in self._young or id_ in self._old
+
     def add(self, id_: str) -> bool:
         """True when it is new."""
-        if id_ in self._young or id_ in self._old:
+        if id_ in self:
             return False
         self._young.add(id_)
         if len(self._young) >= REMEMBERED:
