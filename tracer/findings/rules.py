@@ -10,6 +10,8 @@ from tracer.findings.host_limit import HostLimit
 from tracer.findings.image_pull import ImagePullFailed, ImagePullSlow
 from tracer.findings.image_wanted import ImagePullQueued, ImagePullRefused
 from tracer.findings.kubelet_stalled import KubeletStalled
+from tracer.findings.list_size import DeadContainers, ListSize
+from tracer.findings.log_rotation_failing import LogRotationFailing
 from tracer.findings.pleg_stuck import PlegStuck
 from tracer.findings.pleg_unhealthy import PlegUnhealthy
 from tracer.findings.pod_not_started import PodNotStarted
@@ -23,6 +25,7 @@ from tracer.findings.runtime_slow import RuntimeSlow
 from tracer.findings.shim_hung import ShimHung
 from tracer.findings.start_failed import StartFailed
 from tracer.findings.starts_saturated import StartsSaturated
+from tracer.findings.stats_cost import StatsCost
 from tracer.findings.stop_ignored import StopIgnored
 from tracer.findings.stop_stuck import StopStuck
 from tracer.findings.writes_stalled import WritesStalled
@@ -55,6 +58,10 @@ def rules() -> list[Rule]:
         ExecRequests(),
         StopIgnored(),
         CleanupFailing(),
+        ListSize(),
+        DeadContainers(),
+        StatsCost(),
+        LogRotationFailing(),
         RelistBlocked(),
         RelistSlow(),
         PlegStuck(),
