@@ -1,7 +1,11 @@
 """The rules in the order of causes, the deepest first: what an earlier one explains a later one leaves alone."""
 
+from tracer.findings.api_unimplemented import ApiUnimplemented
 from tracer.findings.board import Rule
 from tracer.findings.cleanup_failing import CleanupFailing
+from tracer.findings.client_errors import ClientErrors
+from tracer.findings.client_heavy import ClientHeavy
+from tracer.findings.client_limit import ClientLimit
 from tracer.findings.cni import CniFailing, CniSlow
 from tracer.findings.container_blocked import ContainerBlocked
 from tracer.findings.exec_load import ExecRequests, ProbeLoad
@@ -62,6 +66,10 @@ def rules() -> list[Rule]:
         DeadContainers(),
         StatsCost(),
         LogRotationFailing(),
+        ClientErrors(),
+        ClientHeavy(),
+        ClientLimit(),
+        ApiUnimplemented(),
         RelistBlocked(),
         RelistSlow(),
         PlegStuck(),
