@@ -21,7 +21,7 @@ demo: setup ## trace real pods on a private containerd (root); TROUBLE=shim make
 demo-replay: venv ## serve a shipped capture of a real node (no root)
 	@$(BIN)/python -m tests.rig.demo --replay tests/data/truth.jsonl.gz $(ARGS)
 
-test: setup lint unit live ## everything that must pass
+test: setup lint unit web live ## everything that must pass
 
 lint: venv ## style, types, and the architecture's one direction
 	$(BIN)/ruff check .
@@ -30,7 +30,10 @@ lint: venv ## style, types, and the architecture's one direction
 	$(BIN)/lint-imports
 
 unit: venv ## tests without privilege; ARGS="-k name" chooses
-	$(BIN)/python -m pytest --numprocesses 2 --ignore tests/live $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --ignore tests/live --ignore tests/web $(ARGS)
+
+web: setup ## tests of the web page in a real browser, one at a time; pictures in .output/web
+	$(BIN)/python -m pytest tests/web $(ARGS)
 
 live: setup ## tests with real eBPF, containerd, runc and CNI
 	$(BIN)/python -m pytest tests/live $(ARGS)
@@ -70,4 +73,4 @@ objects:
 	@$(MAKE) --silent -C bpf
 
 .NOTPARALLEL:
-.PHONY: help setup demo demo-replay test lint unit live bench fuzz clean packages venv objects
+.PHONY: help setup demo demo-replay test lint unit web live bench fuzz clean packages venv objects

@@ -7,22 +7,24 @@ const LINES = 20_000; // as many as the interface gives
 const MOST = 60_000; // items kept while following; more, and the window is read again
 const PASS_PAGES = 3;
 const EAGER_MS = 250;
+const LATE_MS = 20_000; // a window of a day on a busy node takes a second or two
 const STEPS_MOST = 1000;
 
 export class Data {
-  /** `changed` is called after items came; `told(row, kind)` for each row of the stream. */
-  constructor(lanes, changed, told) {
+  /** `arrived(error or null)` is called after a window was read; `told(item, row)` for each row of the stream. */
+  constructor(lanes, arrived, told) {
     this.lanes = lanes;
-    this.changed = changed;
+    this.arrived = arrived;
     this.told = told;
     this.live = false;
     this.offset = 0; // of the server's clock, microseconds
     this.end = null; // of a replay
-    this.loaded = null; // {from, to, thinned, total}
+    this.loaded = null; // {from, to, thinned, total}; to is Infinity while the stream adds what comes
     this.loading = null;
     this.timer = 0;
     this.waiting = []; // rows that came while a window was under way
     this.state = "connecting";
+    this.source = null;
     this.losses = 0; // rows the stream left out
   }
 
@@ -43,13 +45,20 @@ export class Data {
 
   /** Read the window soon, unless what is there is enough. */
   want(from, to) {
+    this.wanted = [from, to];
+    this.timer ||= setTimeout(() => {
+      this.timer = 0;
+      if (this.#enough()) return;
+      if (this.loading) this.want(...this.wanted);
+      else this.load(...wider(...this.wanted));
+    }, EAGER_MS);
+  }
+
+  #enough() {
+    const [from, to] = this.wanted;
     const have = this.loaded;
-    const span = to - from;
-    const ahead = this.live ? Infinity : have?.to;
-    const enough = have && from >= have.from && Math.min(to, this.now()) <= ahead
-      && !(have.thinned && span < (have.to - have.from) / 3) && this.lanes.size <= MOST;
-    clearTimeout(this.timer);
-    if (!enough) this.timer = setTimeout(() => this.load(from - span / 2, to + span / 2), EAGER_MS);
+    return have && from >= have.from && Math.min(to, this.now()) <= have.to && this.lanes.size <= MOST
+      && !(have.thinned && to - from < (Math.min(have.to, this.now()) - have.from) / 3);
   }
 
   async load(from, to) {
@@ -57,7 +66,8 @@ export class Data {
     const abort = (this.loading = new AbortController());
     this.waiting = [];
     const since = Math.max(0, from);
-    const until = this.live ? "" : `&until=${rfc3339(Math.max(to, since + 1))}`;
+    const tail = to >= this.now();
+    const until = tail ? "" : `&until=${rfc3339(Math.max(to, since + 1))}`;
     try {
       const found = await ask(`/api/v1/timeline?since=${rfc3339(since)}${until}&limit=${LINES}`, abort.signal);
       if (this.live) this.offset = micros(found.now) - Date.now() * 1000;
@@ -66,14 +76,14 @@ export class Data {
       this.loading = null;
       this.lanes.clear();
       for (const line of found.items) this.lanes.put(fromLine(line, found.pods));
-      for (const item of came) this.lanes.put(item);
-      this.loaded = { from, to: Math.min(to, this.now()), thinned: found.thinned, total: found.total };
-      this.changed(null);
+      if (tail) for (const item of came) this.lanes.put(item);
+      this.loaded = { from, to: tail ? Infinity : to, thinned: found.thinned, total: found.total };
+      this.arrived(null);
       await this.#triggers(since, Math.max(to, since + 1), abort.signal);
     } catch (error) {
       if (error.name === "AbortError") return;
       this.loading = null;
-      this.changed(error);
+      this.arrived(error);
     }
   }
 
@@ -87,7 +97,7 @@ export class Data {
         const item = fromRow("sync_pass", row);
         if (this.lanes.byKey.has(item.key)) this.lanes.put(item);
       }
-      this.changed(null);
+      this.arrived(null);
       if (!found.next) return;
       cursor = `&cursor=${encodeURIComponent(found.next)}`;
     }
@@ -95,44 +105,50 @@ export class Data {
 
   /** Take rows as they come, for as long as the page is open. */
   follow() {
-    if (!this.live) return;
-    const source = new EventSource("/api/v1/stream");
+    if (!this.live || this.source) return;
+    const source = (this.source = new EventSource("/api/v1/stream"));
     let before = false;
     source.onopen = () => {
       this.state = "live";
       // What came in between is in no event.
-      if (before) this.again();
+      if (before) this.#again();
       before = true;
     };
     source.onerror = () => {
       this.state = "reconnecting";
-      this.changed(null);
     };
     for (const kind of ["call", "relist", "pleg_event", "sync_pass", "step", "finding", "node_event", "exit"]) {
       source.addEventListener(kind, (event) => {
         const row = JSON.parse(event.data);
-        const item = this.lanes.put(fromRow(kind, row));
+        let item = fromRow(kind, row);
         if (this.loading) this.waiting.push(fromRow(kind, row));
+        // Behind a window of the past, what comes now would stand after a hole.
+        if (this.loaded?.to === Infinity || this.lanes.byKey.has(item.key)) item = this.lanes.put(item);
         this.told(item, row);
-        this.changed(null);
       });
     }
     source.addEventListener("lost", (event) => {
       this.losses += Number(event.data) || 0;
-      this.again();
+      this.#again();
     });
   }
 
-  again() {
-    if (this.loaded) this.load(this.loaded.from, Math.max(this.loaded.to, this.now()));
+  #again() {
+    if (this.loaded && !this.loading) this.load(this.loaded.from, Math.min(this.loaded.to, this.now() + SECOND));
   }
+}
+
+// Some room on both sides, so that a small pan needs nothing.
+function wider(from, to) {
+  return [from - (to - from) / 2, to + (to - from) / 2];
 }
 
 /** JSON of a GET. Raises an Error with the problem's own words. */
 export async function ask(path, signal) {
   let answer;
   try {
-    answer = await fetch(path, { signal, headers: { accept: "application/json" } });
+    const late = AbortSignal.timeout(LATE_MS);
+    answer = await fetch(path, { signal: signal ? AbortSignal.any([signal, late]) : late, headers: { accept: "application/json" } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("criscope does not answer; is it still running?");

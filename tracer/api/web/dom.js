@@ -8,18 +8,26 @@ export function h(tag, props, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return made;
 }
 
 export const byId = (id) => document.getElementById(id);
 
-/** Replace what is in `element`, but only when its text would differ: screen readers and selections stay calm. */
+/** Replace what is in `element`; the focus stays on the same button, counted from the first. */
+export function renew(element, ...children) {
+  const at = element.contains(document.activeElement) ? [...element.querySelectorAll(STOPS)].indexOf(document.activeElement) : -1;
+  element.replaceChildren(...children.flat(Infinity).filter(Boolean));
+  if (at >= 0) element.querySelectorAll(STOPS)[at]?.focus({ preventScroll: true });
+}
+const STOPS = "button, a, select";
+
+/** The same, but only when the text would differ: screen readers and selections stay calm. */
 export function fill(element, ...children) {
   const made = h("div", null, ...children);
-  if (made.innerText === element.dataset.shown && element.dataset.shown !== undefined) return;
-  element.dataset.shown = made.innerText;
-  element.replaceChildren(...made.childNodes);
+  if (made.textContent === element.dataset.shown) return;
+  element.dataset.shown = made.textContent;
+  renew(element, [...made.childNodes]);
 }
 
 /** Say something to those who cannot see the canvas. */

@@ -1,7 +1,7 @@
 // All facts of one thing, and the way to what it belongs to: call, relist, PLEG event, sync pass, steps.
 
 import { ask, stepsOf } from "./data.js";
-import { byId, h } from "./dom.js";
+import { byId, h, renew } from "./dom.js";
 import { kindWord, path, podName, title } from "./items.js";
 import { clock, day, micros, ofSeconds, span } from "./time.js";
 
@@ -11,6 +11,7 @@ const LATER = new Set(["duration_seconds", "ended_by", "status", "end", "exit_co
 // Shown in a form of their own.
 const APART = new Set(["stages", "inspections", "events", "calls", "evidence", "next_steps", "unknown", "pods", "summary", "text"]);
 const CALLS_SHOWN = 200;
+const CALM_MS = 2000;
 
 export class Facts {
   /** `lanes` to find neighbours; `open(kind, id)`; `pod(pod)` shows only that pod; `start(pod)` its start. */
@@ -21,23 +22,27 @@ export class Facts {
 
   async show(kind, id) {
     const key = `${kind}:${id}`;
+    const again = this.shown === key;
     this.shown = key;
+    this.asked = Date.now();
     const box = byId("facts");
     try {
       const row = await ask(path(kind, id));
       if (this.shown !== key) return;
-      box.replaceChildren(...this.#draw(kind, row));
-      this.found(kind, row);
-      box.scrollTop = 0;
+      renew(box, this.#draw(kind, row));
+      if (!again) {
+        this.found(kind, row);
+        box.scrollTop = 0;
+      }
       if (kind === "call") await this.#steps(row, key);
     } catch (error) {
       if (this.shown === key) box.replaceChildren(h("p", { class: "empty", role: "alert" }, error.message));
     }
   }
 
-  /** The same again, when the stream told of it. */
+  /** The same again, when the stream told of it; while it only grows, not each time. */
   refresh(item) {
-    if (item.key === this.shown) this.show(item.kind, item.id);
+    if (item.key === this.shown && (item.end !== null || Date.now() - this.asked > CALM_MS)) this.show(item.kind, item.id);
   }
 
   clear() {
@@ -63,7 +68,7 @@ export class Facts {
       h("h3", null, "All facts"),
       h("dl", { class: "facts" }, flat(row).map(([field, value]) => [
         h("dt", null, field), h("dd", { class: value === null ? "muted" : null }, words(field, value, row))])),
-    ].filter(Boolean);
+    ];
   }
 
   #link(kind, id, text) {

@@ -1,7 +1,7 @@
 // The list of findings; each opens its facts and shows its evidence on the lanes.
 
 import { ask } from "./data.js";
-import { byId, h, say } from "./dom.js";
+import { byId, h, renew, say } from "./dom.js";
 import { podName } from "./items.js";
 import { clock, micros, span } from "./time.js";
 
@@ -36,10 +36,8 @@ export class Findings {
     const active = rows.filter((row) => row.state === "active").length;
     byId("tab-findings").textContent = active ? `Findings (${active})` : "Findings";
     const box = byId("findings");
-    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-    box.replaceChildren(rows.length ? h("ol", { class: "findings" }, rows.map((row) => this.#row(row)))
+    renew(box, rows.length ? h("ol", { class: "findings" }, rows.map((row) => this.#row(row)))
       : h("p", { class: "empty" }, "No finding: nothing was slow or failed that criscope has a name for."));
-    if (focused) box.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
   }
 
   #row(row) {

@@ -16,10 +16,10 @@ const WHERE = {
 };
 
 export class Header {
-  /** `open(kind, id)` shows a thing's facts; `limit(us)` is told the PLEG's limit. */
-  constructor(open, limit) {
+  /** `open(kind, id)` shows a thing's facts; `relists(limit, lasts)` is told the PLEG's limit and last relists. */
+  constructor(open, relists) {
     this.open = open;
-    this.limit = limit;
+    this.relists = relists;
   }
 
   /** Ask again; raises what `ask` raises. */
@@ -47,14 +47,17 @@ export class Header {
   #pleg(pleg) {
     const left = pleg.seconds_until_unhealthy;
     const known = left !== null && left !== undefined;
-    if (known && pleg.age_seconds !== null) this.limit(Math.round(left + pleg.age_seconds) * SECOND);
+    if (known) {
+      this.relists(Math.round(left + pleg.age_seconds) * SECOND,
+        pleg.kubelets.filter((each) => each.last_relist_start).map((each) => micros(each.last_relist_start)));
+    }
     const wait = pleg.waiting_for;
     const box = byId("pleg");
     box.dataset.state = !known ? "unknown" : left <= 0 ? "bad" : left < 120 || wait?.age_seconds > 5 ? "warn" : "good";
     const limit = known ? left + pleg.age_seconds : 1;
     const meter = h("meter", { min: 0, max: limit, value: known ? Math.max(left, 0) : 0, "aria-label": "seconds until unhealthy" });
     fill(box,
-      h("b", null, "PLEG"),
+      h("b", null, pleg.kubelets.length > 1 ? `PLEG, worst of ${pleg.kubelets.length}` : "PLEG"),
       h("span", null, pleg.stage === null || pleg.stage === undefined ? "unknown" : STAGES[pleg.stage] ?? pleg.stage),
       known ? meter : null,
       h("span", { class: "value" }, !known ? "no relist seen" : left <= 0 ? `unhealthy for ${ofSeconds(-left)}`

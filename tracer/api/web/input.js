@@ -21,7 +21,7 @@ export function listen(element, paint, view, act) {
     } else if (across || event.shiftKey) {
       event.preventDefault();
       view.pan((across ? event.deltaX : event.deltaY) / (paint.width - paint.left));
-    } else if (!element.querySelector("#scroll").matches("[data-tall]") || place(event)[0] >= paint.left) {
+    } else if (place(event)[0] >= paint.left) {
       // Over the lanes the wheel zooms, as in other timelines; over their names it scrolls.
       event.preventDefault();
       view.zoom(Math.exp(event.deltaY * 0.0015), paint.time(place(event)[0]));
@@ -31,10 +31,9 @@ export function listen(element, paint, view, act) {
   element.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || event.target.closest("button")) return;
     pointers.set(event.pointerId, place(event));
-    start = { at: place(event), moved: false, from: view.from, to: view.to, scroll: scroller().scrollTop };
+    start = { at: place(event), moved: false, from: view.from, to: view.to, scroll: element.scrollTop };
     if (pointers.size === 2) start.pinch = pinch();
   });
-  const scroller = () => element.querySelector("#scroll");
   const pinch = () => {
     const [a, b] = [...pointers.values()];
     return { apart: Math.max(Math.abs(a[0] - b[0]), 20), time: paint.time((a[0] + b[0]) / 2), span: view.span };
@@ -62,14 +61,14 @@ export function listen(element, paint, view, act) {
     }
     if (Math.abs(dx) > 2) view.follow = false;
     const shift = (dx / (paint.width - paint.left)) * (start.to - start.from);
-    scroller().scrollTop = start.scroll - dy;
+    element.scrollTop = start.scroll - dy;
     if (!view.follow) view.show(start.from - shift, start.to - shift);
   });
   const end = (event) => {
     if (!pointers.delete(event.pointerId)) return;
     delete element.dataset.dragging;
     if (event.type === "pointerup" && !start.moved) act.click(...place(event));
-    if (pointers.size === 1) start = { at: [...pointers.values()][0], moved: true, from: view.from, to: view.to, scroll: scroller().scrollTop };
+    if (pointers.size === 1) start = { at: [...pointers.values()][0], moved: true, from: view.from, to: view.to, scroll: element.scrollTop };
   };
   element.addEventListener("pointerup", end);
   element.addEventListener("pointercancel", end);
@@ -87,10 +86,10 @@ export function listen(element, paint, view, act) {
     switch (event.key) {
       case "ArrowLeft": view.pan(event.shiftKey ? -0.9 : -STEP); break;
       case "ArrowRight": view.pan(event.shiftKey ? 0.9 : STEP); break;
-      case "ArrowUp": scroller().scrollTop -= 60; break;
-      case "ArrowDown": scroller().scrollTop += 60; break;
-      case "PageUp": scroller().scrollTop -= scroller().clientHeight * 0.9; break;
-      case "PageDown": scroller().scrollTop += scroller().clientHeight * 0.9; break;
+      case "ArrowUp": element.scrollTop -= 60; break;
+      case "ArrowDown": element.scrollTop += 60; break;
+      case "PageUp": element.scrollTop -= element.clientHeight * 0.9; break;
+      case "PageDown": element.scrollTop += element.clientHeight * 0.9; break;
       case "+": case "=": view.zoom(1 / ZOOM, middle); break;
       case "-": case "_": view.zoom(ZOOM, middle); break;
       default:

@@ -123,6 +123,7 @@ export function title(it) {
     case "pleg_event": return it.status ?? "unknown event";
     case "exit": return `exit, ${it.status}`;
     case "call": return it.name ?? "unknown method";
+    case "step": return `${it.activity === "exec" ? "" : `${it.activity} `}${it.name ?? "unknown"}`;
     default: return (it.name ?? "unknown").replaceAll("_", " ");
   }
 }

@@ -51,8 +51,8 @@ export class Lanes {
     this.pleg = this.#lane("pleg", "", "PLEG", 2);
     this.pleg.gauge = 26;
     this.pleg.band("relists", 2, 12);
-    this.pleg.band("calls", 2, 7);
-    this.pleg.band("events", 1, 8);
+    this.pleg.band("calls", 2, 9);
+    this.pleg.band("events", 1, 9);
     const loop = this.#lane("syncloop", "", "SyncLoop", 3);
     for (const trigger of [...TRIGGERS, "housekeeping"]) loop.band(trigger, 1, 11);
     this.stale = true;
@@ -109,11 +109,11 @@ export class Lanes {
       case "node_event": return [this.#lane("node", "", "Node", 1).band("node", 2, 13)];
       case "relist": return [this.pleg.band("relists", 2, 12)];
       case "pleg_event": {
-        const bands = [this.pleg.band("events", 1, 8), this.lanes.get("syncloop").band("pleg", 1, 11)];
-        if (item.pod) bands.unshift(this.#pod(item.pod).band("events", 1, 8));
+        const bands = [this.pleg.band("events", 1, 9), this.lanes.get("syncloop").band("pleg", 1, 11)];
+        if (item.pod) bands.unshift(this.#pod(item.pod).band("events", 1, 9));
         return bands;
       }
-      case "exit": return [item.pod ? this.#pod(item.pod).band("exits", 2, 5) : this.#other("exits").band("calls", 2, 9)];
+      case "exit": return [item.pod ? this.#pod(item.pod).band("exits", 2, 11) : this.#other("exits").band("calls", 2, 9)];
       case "sync_pass": {
         const trigger = item.trigger ?? "unknown";
         const loop = this.lanes.get("syncloop").band(TRIGGERS.includes(trigger) ? trigger : "unknown", 1, 11);
@@ -121,12 +121,12 @@ export class Lanes {
         // A pass that the PLEG triggered stands in the SyncLoop as the event itself.
         return trigger === "pleg" ? [pass] : [pass, loop];
       }
-      case "step": return [item.pod ? this.#pod(item.pod).band("steps", 6, 7) : this.#other("steps").band("calls", 4, 7)];
+      case "step": return [item.pod ? this.#pod(item.pod).band("steps", 6, 11) : this.#other("steps").band("calls", 4, 11)];
     }
     const bands = [];
-    if (activity === "relist" || activity === "pod_relist") bands.push(this.pleg.band("calls", 2, 7));
+    if (activity === "relist" || activity === "pod_relist") bands.push(this.pleg.band("calls", 2, 9));
     else if (activity === "other_client") bands.push(this.#lane("clients", "", "Other clients", 8).band("calls", 4, 8));
-    else if (item.pod && POD_ACTIVITIES.has(activity)) bands.push(this.#pod(item.pod).band("calls", 4, 10));
+    else if (item.pod && POD_ACTIVITIES.has(activity)) bands.push(this.#pod(item.pod).band("calls", 4, 11));
     else if (activity !== "image_pull") bands.push(this.#other(activity ?? "unknown").band("calls", 2, 8));
     if (item.name === "PullImage") bands.push(this.#lane("pulls", "", "Image pulls", 4).band("calls", 5, 11));
     if (activity === "housekeeping") bands.push(this.lanes.get("syncloop").band("housekeeping", 1, 11));
@@ -138,11 +138,12 @@ export class Lanes {
     const lane = this.#lane(`pod:${pod.uid}`, "pods", podName(pod), 5);
     if (!lane.pod) {
       lane.pod = pod;
-      // Their order from top to bottom: why (events), what (passes), with what (calls), below (steps), and the ends.
-      lane.band("events", 1, 8);
+      // From top to bottom: an end, the PLEG's word of it, the pass, its calls, the steps in them.
+      lane.band("exits", 2, 11);
+      lane.band("events", 1, 9);
       lane.band("passes", 2, 12);
-      lane.band("calls", 4, 10);
-      lane.band("steps", 6, 7);
+      lane.band("calls", 4, 11);
+      lane.band("steps", 6, 11);
     }
     return lane;
   }
@@ -172,11 +173,11 @@ export class Lanes {
       let height = lane.gauge;
       for (const band of lane.bands.values()) {
         band.build();
-        band.y = y + (lane.compact ? 2 : height);
+        band.y = y + (lane.compact ? 1 : height);
         if (band.items.length || !lane.pod) height += band.height;
       }
-      lane.height = lane.compact ? 14 : Math.max(height, 16);
-      y += lane.height + GAP + head;
+      lane.height = lane.compact ? 12 : Math.max(height, 16);
+      y += lane.height + (lane.compact ? GAP - 2 : GAP) + head;
     }
     this.list = lanes;
     this.height = y;

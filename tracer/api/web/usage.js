@@ -1,7 +1,7 @@
 // Who calls the runtime, and what it costs.
 
 import { ask } from "./data.js";
-import { byId, h } from "./dom.js";
+import { byId, h, renew } from "./dom.js";
 import { clock, micros, ofSeconds } from "./time.js";
 
 const SHOWN = 30;
@@ -13,7 +13,7 @@ export async function showUsage(by = "client") {
     const select = h("select", { "aria-label": "Usage by", onchange: (event) => showUsage(event.target.value) },
       ["client", "activity", "pod", "method"].map((name) => h("option", { value: name, selected: name === by }, `by ${name}`)));
     const share = (value) => `${(value * 100).toFixed(value < 0.1 ? 1 : 0)} %`;
-    box.replaceChildren(h("p", null, select, h("span", { class: "muted" },
+    renew(box, h("p", null, select, h("span", { class: "muted" },
       ` calls that ended ${clock(micros(found.since), 0)} to ${clock(micros(found.until), 0)} UTC`)),
     found.items.length ? h("table", null,
       h("thead", null, h("tr", null, [by, "calls", "not OK", "in the runtime", "share"].map((word) => h("th", { scope: "col" }, word)))),
