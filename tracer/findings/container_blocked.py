@@ -91,7 +91,7 @@ class ContainerBlocked:
         for call in (*scene.ended, *scene.open):
             if call.method not in READS and call.method not in STOPS:
                 continue
-            end = scene.now if call.rpc.end is None else call.rpc.end
+            end = locks.until(call, scene.now)
             if end - call.rpc.start < SHOWN_NS + (call.grace or 0) * NS or not scene.unexplained(call, self.kind):
                 continue
             if scene.kubelet_of(call) is None:
@@ -102,7 +102,7 @@ class ContainerBlocked:
                     if each.method in locks.CHANGES or each.method == "ExecSync"
                 ]  # fmt: skip
             blocked = self._take(call, end, changing, scene)
-            if blocked is not None and call.rpc.end is None:
+            if blocked is not None and call.rpc.end is None and call.rpc.answered is None:
                 hanging.add(_key(call))
         return hanging
 

@@ -91,6 +91,13 @@ def holder(waiting: CriCall, changing: Iterable[CriCall]) -> CriCall | None:
     return min(found)[3] if found else None
 
 
+def until(call: CriCall, now: int) -> int:
+    """When the runtime was done with the call, as far as that was seen: an answer may lie unread by the client."""
+    if call.rpc.answered is not None:
+        return call.rpc.answered
+    return now if call.rpc.end is None else call.rpc.end
+
+
 def _held_then(call: CriCall, waiting: CriCall) -> bool:
     """Whether nobody answered it before `waiting` began."""
     return call.rpc.answered is None or call.rpc.answered >= waiting.rpc.start

@@ -68,7 +68,10 @@ class PlegUnhealthy:
                 yield verdict
         known = {(path, pid) for path, pid, _ in scene.kubelets}
         for key in [key for key in (*self._late, *self._near, *self._unnamed) if key not in known]:
-            self._late.pop(key, None)
+            late = self._late.pop(key, None)
+            if late is not None:
+                late.until = scene.now
+                self._remember(key, late)
             self._near.pop(key, None)
             self._unnamed.pop(key, None)
 
@@ -97,14 +100,24 @@ class PlegUnhealthy:
         late.since = since
         if scene.now >= since + limit and (not late.turns or late.turns[-1] < since):
             late.turns.append(since + limit)
-        run = kubelet.relist
-        waits = None if run is None or run.over else run.relist.waiting_for
-        late.asked = 0
-        if waits is not None and scene.now - waits.rpc.start >= HANGS_NS:
-            late.waits = waits
-        elif waits is not None and run is not None:
-            late.waits, late.asked, late.relist = None, len(run.relist.inspections), run.relist.id
+        self._note_relist(late, kubelet, scene.now)
         return self._verdict(key, late, limit, scene, end=None)
+
+    @staticmethod
+    def _note_relist(late: _Late, kubelet: Kubelet, now: int) -> None:
+        """What the relist under way waits for, or why the latest one failed."""
+        run = kubelet.relist
+        if run is None:
+            return
+        relist = run.relist
+        waits = None if run.over else relist.waiting_for
+        late.asked = 0
+        if run.over and relist.outcome == "failed" and relist.calls:
+            late.waits = relist.calls[-1]
+        elif waits is not None and now - waits.rpc.start >= HANGS_NS:
+            late.waits = waits
+        elif waits is not None and relist.inspections:
+            late.waits, late.asked, late.relist = None, len(relist.inspections), relist.id
 
     @staticmethod
     def _settle(kubelet: Kubelet) -> int:
@@ -147,8 +160,12 @@ class PlegUnhealthy:
             cause = scene.explained.get(waits.id)
             age = wording.seconds((now if waits.rpc.end is None else waits.rpc.end) - waits.rpc.start)
             evidence.append(Evidence(waits.rpc.start, f"{wording.call(waits)}: {age}.", waits.id))
-            verb, how = ("waits", "open for") if waits.rpc.end is None else ("waited", "which took")
-            summary += f"; it {verb} for {wording.call(waits)}, {how} {age}"
+            if waits.rpc.end is None:
+                summary += f"; it waits for {wording.call(waits)}, open for {age}"
+            elif waits.rpc.ended_by == "server" and waits.rpc.status not in ("OK", None):
+                summary += f"; {waits.method or 'a call'} of the latest relist failed with {waits.rpc.status}"
+            else:
+                summary += f"; it waited for {wording.call(waits)}, which took {age}"
             summary += f" (see {cause})" if cause is not None else ""
         elif late.asked:
             cause = scene.explained.get(late.relist or "")

@@ -79,16 +79,15 @@ class RelistBlocked:
                 self._past[key] = self._blocked.pop(key)
                 if len(self._past) > MAX_PAST:
                     self._past.popitem(last=False)
-        self._good = {
-            key: time for key, time in self._good.items() if any(key[0] == path for path, *_ in scene.kubelets)
-        }
 
     def _list(self, call: CriCall, scene: Scene, hanging: set[tuple[str, str]]) -> None:
         rpc, method = call.rpc, call.method
         key = (rpc.peer.path, method or "")
-        end = scene.now if rpc.end is None else rpc.end
+        end = locks.until(call, scene.now)
         if end - rpc.start < SHOWN_NS:
             if rpc.status == "OK" or (rpc.end is not None and rpc.responses):
+                while key not in self._good and len(self._good) >= MAX_PAST:
+                    del self._good[next(iter(self._good))]
                 self._good[key] = max(self._good.get(key, 0), rpc.start)
                 if key in self._blocked and rpc.start >= self._blocked[key].until:
                     self._blocked[key].cleared = True
@@ -108,7 +107,7 @@ class RelistBlocked:
             blocked.calls.popitem(last=False)
         blocked.until, blocked.cleared = max(blocked.until, end), False
         blocked.gave_up += rpc.ended_by in ("deadline", "client_cancel")
-        if rpc.end is None:
+        if rpc.end is None and rpc.answered is None:
             hanging.add(key)
 
     def _beside(self, call: CriCall) -> None:

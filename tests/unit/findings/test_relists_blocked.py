@@ -430,6 +430,26 @@ def test_the_forecast_ends_with_the_next_lists_that_succeed():
     assert "came near to unhealthy, and relists again; it waited for ListPodSandbox" in found["summary"]
 
 
+def test_lists_that_fail_at_once_are_named_with_their_status():
+    story = quiet()
+    for _ in range(90):
+        story.call("ListPodSandbox", scope=Scope.ALL, sandboxes=tuple(story.sandboxes))
+        story.call("ListContainers", status="RESOURCE_EXHAUSTED", scope=Scope.ALL)
+        story.wait(1)
+    (found,) = [each for each in story.findings() if each["kind"] == "pleg_unhealthy"]
+    assert "will call its PLEG unhealthy in 8" in found["summary"]
+    assert "ListContainers of the latest relist failed with RESOURCE_EXHAUSTED" in found["summary"]
+
+
+def test_an_answer_that_the_kubelet_leaves_unread_is_no_list_that_hangs():
+    story = quiet()
+    listed = story.send("ListPodSandbox", scope=Scope.ALL, sandboxes=tuple(story.sandboxes))
+    story.wait(0.1)
+    story.answer(listed, taken=False)
+    story.wait(10)
+    assert "relist_blocked" not in story.kinds("info", "warning", "critical")
+
+
 def test_a_kubelet_whose_stream_of_events_breaks_is_not_called_unhealthy_before_it_can_relist():
     story = quiet()
     streams = []
