@@ -82,6 +82,7 @@ def test_an_open_call_grows_until_it_ends(lived, node):
         shown.page.locator("#pleg button").click()
         assert shown.facts()["method"] == "ListPodSandbox"
         assert shown.facts()["ended_by"] == "open"
+        assert shown.facts()["service_seconds"] == "not yet"
         time.sleep(FROZEN_SECONDS - 6)
         shown.picture("live-hung")
     until(lambda: shown.ask("item(given)", key)["end"] is not None, "the call ended, but not on the page")

@@ -8,41 +8,45 @@ import { clock, day, micros, ofSeconds, span } from "./time.js";
 // Where null means that there is none, and not that it is not known.
 const NONE = new Set(["error", "deadline_seconds", "image", "parent", "signal", "exec_id", "command", "config_source"]);
 const LATER = new Set(["duration_seconds", "ended_by", "status", "end", "exit_code"]);
+const STAGES = ["sending", "request_wait", "service", "response_wait"];
 // Shown in a form of their own.
 const APART = new Set(["stages", "inspections", "events", "calls", "evidence", "next_steps", "unknown", "pods", "summary", "text"]);
 const CALLS_SHOWN = 200;
-const CALM_MS = 2000;
+const CALM_MS = 2000; // between two drawings of what grows
 
 export class Facts {
   /** `lanes` to find neighbours; `open(kind, id)`; `pod(pod)` shows only that pod; `start(pod)` its start. */
   constructor(lanes, { open, pod, start, now, found }) {
     Object.assign(this, { lanes, open, pod, start, now, found });
     this.shown = null;
+    this.drawn = 0;
   }
 
   async show(kind, id) {
     const key = `${kind}:${id}`;
-    const again = this.shown === key;
     this.shown = key;
-    this.asked = Date.now();
-    const box = byId("facts");
     try {
       const row = await ask(path(kind, id));
       if (this.shown !== key) return;
-      renew(box, this.#draw(kind, row));
-      if (!again) {
-        this.found(kind, row);
-        box.scrollTop = 0;
-      }
+      this.#fill(kind, row);
+      this.found(kind, row);
+      byId("facts").scrollTop = 0;
       if (kind === "call") await this.#steps(row, key);
     } catch (error) {
-      if (this.shown === key) box.replaceChildren(h("p", { class: "empty", role: "alert" }, error.message));
+      if (this.shown === key) byId("facts").replaceChildren(h("p", { class: "empty", role: "alert" }, error.message));
     }
   }
 
-  /** The same again, when the stream told of it; while it only grows, not each time. */
-  refresh(item) {
-    if (item.key === this.shown && (item.end !== null || Date.now() - this.asked > CALM_MS)) this.show(item.kind, item.id);
+  /** A row of the stream; while the thing only grows, not each one. */
+  refresh(item, row) {
+    if (item.key !== this.shown || (item.end === null && Date.now() - this.drawn < CALM_MS)) return;
+    this.#fill(item.kind, row);
+    if (item.kind === "call") this.#steps(row, item.key).catch(() => {}); // they come with the next row, or when it is opened again
+  }
+
+  #fill(kind, row) {
+    this.drawn = Date.now();
+    renew(byId("facts"), this.#draw(kind, row));
   }
 
   clear() {
@@ -165,8 +169,14 @@ function waits(row) {
     part.style.flexGrow = total && seconds ? Math.max(seconds / total, 0.004) : 0;
     return part;
   }));
-  return h("div", null, bar, h("p", { class: "waits-words" }, parts.map(([name, word, seconds]) =>
-    h("span", { "data-wait": name }, `${word} ${ofSeconds(seconds)}`))));
+  return h("div", null, bar, h("p", { class: "waits-words" }, parts.map(([name, word]) =>
+    h("span", { "data-wait": name }, `${word} ${words(`${name}_seconds`, row[`${name}_seconds`], row)}`))));
+}
+
+// Of an open call: a wait behind the stage it is in.
+function ahead(field, row) {
+  const at = STAGES.indexOf(row.stage);
+  return row.duration_seconds === null && at >= 0 && STAGES.indexOf(field.replace("_seconds", "")) > at;
 }
 
 function flat(row, prefix = "") {
@@ -181,6 +191,7 @@ function flat(row, prefix = "") {
 function words(field, value, row) {
   const name = field.slice(field.lastIndexOf(".") + 1);
   if (value === null) {
+    if (ahead(name, row)) return "not yet";
     if (LATER.has(name) && row.duration_seconds === null) return "open";
     if (name === "stage") return row.duration_seconds === null ? "unknown" : "over";
     return NONE.has(name) ? "none" : "unknown";

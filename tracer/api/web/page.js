@@ -115,7 +115,7 @@ export class Page {
       this.findings.told(row);
       this.header.verdict().catch((error) => this.trouble(error.message));
     }
-    this.facts.refresh(item);
+    this.facts.refresh(item, row);
     if (Date.now() - this.offered > CALM_MS) {
       this.offer();
       this.counts();
