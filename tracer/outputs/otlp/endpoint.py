@@ -21,12 +21,14 @@ class Endpoint:
 
 def endpoint(url: str) -> Endpoint:
     """Raises TracerError when `url` is none that can be exported to."""
+    if "@" in url:
+        raise TracerError("--otlp: no password in the URL; OTEL_EXPORTER_OTLP_HEADERS takes it (docs/otlp.md)")
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
     except ValueError:
         parts, port = urllib.parse.SplitResult("", "", "", "", ""), None
-    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc:
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.query or parts.fragment:
         raise TracerError(f"--otlp {url}: give grpc://HOST:4317, grpcs://, http://HOST:4318 or https:// of a collector")
     grpc = parts.scheme.startswith("grpc")
     if grpc and parts.path.strip("/"):
