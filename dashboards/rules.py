@@ -193,7 +193,7 @@ NODE_ALERTS = (
     ),
     Alert(
         "CriscopeKubeletGivesUp", "warning", "0s",
-        "The kubelet on {{ $labels.instance }} gave up {{ $value | humanize }} calls at their deadline",
+        "The kubelet on {{ $labels.instance }} gave up calls at their deadline: {{ $value | humanize }} in ten minutes",
         "The runtime did not answer in two minutes (RunPodSandbox: four; ExecSync and StopContainer: two more than"
         " their own time). What it was doing it may still be doing: names reserved by the abandoned attempt make the"
         " next one fail.",
@@ -251,7 +251,7 @@ TRACER_ALERTS = (
         "CriscopeStoreFails", "info", "5m",
         "criscope on {{ $labels.instance }} cannot write its store",
         "Tracing and metrics go on; the history of the last day has a hole.",
-        'criscope_store_state{state="ok"} == 0',
+        'sum without (state) (criscope_store_state{state="ok"}) == 0',
     ),
 )  # fmt: skip
 
