@@ -114,7 +114,7 @@ def test_what_ended_with_its_connection_or_an_answer_is_not_abandoned():
 def test_what_was_given_up_an_hour_ago_is_forgotten_and_their_number_is_bounded():
     story = Story()
     abandoned = Abandoned()
-    given_up = [story.call("RunPodSandbox", 1, by="deadline", pod=pod(f"p{n}")) for n in range(300)]
+    given_up = [story.call("RunPodSandbox", 0.001, by="deadline", pod=pod(f"p{n}")) for n in range(300)]
     abandoned.ended(given_up, story.now)
     assert list(abandoned) == given_up[-locks.MAX_ABANDONED :]
     abandoned.ended([], given_up[-1].rpc.end + locks.ABANDONED_NS + 1)
