@@ -313,3 +313,14 @@ def test_text_of_the_wire_is_text(open_page, slowcni):
         }"""
     )
     assert made == ["<img src=x onerror=alert(1)>" * 2, 0]
+
+
+def test_a_criscope_that_ended_is_said_and_one_that_is_back_is_shown_again(open_page, slowcni):
+    shown = open_page(slowcni)
+    shown.page.route("**/api/v1/timeline*", lambda route: route.abort())
+    shown.page.evaluate("() => criscope.view.show(criscope.view.from - 9e10, criscope.view.to)")
+    shown.page.get_by_text("criscope does not answer").wait_for()
+    shown.page.unroute("**/api/v1/timeline*")
+    shown.page.get_by_text("criscope does not answer").wait_for(state="hidden")
+    assert len(shown.ask("items('call')")) == 307
+    shown.faults.clear()

@@ -7,6 +7,7 @@ const LINES = 20_000; // as many as the interface gives
 const MOST = 60_000; // items kept while following; more, and the window is read again
 const PASS_PAGES = 3;
 const EAGER_MS = 250;
+const AGAIN_MS = 3000;
 const LATE_MS = 20_000; // a window of a day on a busy node takes a second or two
 const STEPS_MOST = 1000;
 
@@ -84,6 +85,10 @@ export class Data {
       if (error.name === "AbortError") return;
       this.loading = null;
       this.arrived(error);
+      this.timer ||= setTimeout(() => {
+        this.timer = 0;
+        this.load(from, to);
+      }, AGAIN_MS);
     }
   }
 

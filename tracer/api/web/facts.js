@@ -20,6 +20,7 @@ export class Facts {
     Object.assign(this, { lanes, open, pod, start, now, found });
     this.shown = null;
     this.drawn = 0;
+    this.filled = null;
   }
 
   async show(kind, id) {
@@ -45,8 +46,13 @@ export class Facts {
   }
 
   #fill(kind, row) {
+    const key = `${kind}:${row.id}`;
+    const steps = this.filled === key && byId("steps-of-call");
+    this.filled = key;
     this.drawn = Date.now();
     renew(byId("facts"), this.#draw(kind, row));
+    // Those that are known stay until they are asked for again.
+    if (steps) byId("steps-of-call")?.replaceWith(steps);
   }
 
   clear() {

@@ -34,8 +34,9 @@ function restore() {
 async function refresh() {
   try {
     await page.header.refresh(data);
+    page.trouble("header");
   } catch (error) {
-    page.trouble(error.message);
+    page.trouble("header", error);
   }
   setTimeout(refresh, data.live ? ASK_MS : STILL_MS);
 }
@@ -65,9 +66,10 @@ async function begin() {
         page.follow(true);
       } else page.fit();
     }
-    await Promise.all([page.findings.load(), page.header.verdict()]);
+    await Promise.all([page.findings.load(), page.verdict()]);
+    page.trouble("begin");
   } catch (error) {
-    page.trouble(error.message);
+    page.trouble("begin", error);
     setTimeout(begin, AGAIN_MS);
     return;
   }
@@ -75,7 +77,7 @@ async function begin() {
   if (data.live) {
     setTimeout(tick, FRAME_MS);
     setInterval(() => view.table && view.follow && page.showTable(), ASK_MS);
-    setInterval(() => page.header.verdict().catch((error) => page.trouble(error.message)), VERDICT_MS);
+    setInterval(() => page.verdict(), VERDICT_MS);
   }
   document.documentElement.dataset.ready = "";
 }

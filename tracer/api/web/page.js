@@ -45,6 +45,7 @@ export class Page {
     this.labelled = null;
     this.offered = 0;
     this.timers = {};
+    this.troubles = new Map();
     this.view.onchange((what) => this.#viewed(what));
   }
 
@@ -92,15 +93,28 @@ export class Page {
     show(byId("axis-label"), `${day(this.view.from)} UTC · ${span(this.view.span)}`);
   }
 
-  trouble(text) {
+  /** What went wrong at `where`, until it goes right there; nothing: it went right. */
+  trouble(where, error) {
+    if (error) this.troubles.set(where, error.message);
+    else this.troubles.delete(where);
+    const [text] = this.troubles.values();
     byId("trouble").hidden = !text;
     byId("trouble").textContent = text ?? "";
+  }
+
+  async verdict() {
+    try {
+      await this.header.verdict();
+      this.trouble("verdict");
+    } catch (error) {
+      this.trouble("verdict", error);
+    }
   }
 
   // --- what comes --------------------------------------------------------------------------------------------------
 
   #arrived(error) {
-    this.trouble(error?.message);
+    this.trouble("window", error);
     if (error) return;
     this.sieve();
     this.offer();
@@ -113,7 +127,7 @@ export class Page {
     item.shown = this.passes(item, this.data.now());
     if (item.kind === "finding") {
       this.findings.told(row);
-      this.header.verdict().catch((error) => this.trouble(error.message));
+      this.verdict();
     }
     this.facts.refresh(item, row);
     if (Date.now() - this.offered > CALM_MS) {
