@@ -173,7 +173,7 @@ def groups_of(row):
 
 
 def test_the_library_is_not_loaded_without_an_endpoint():
-    """It is 30 MB. FastAPI loads its interface, without what exports."""
+    """It is 20 MB. FastAPI loads its interface, without what exports."""
     code = (
         "import sys, tracer.cli, tracer.agent, tracer.serving, tracer.replay, tracer.outputs.otlp.endpoint\n"
         "parts = ('opentelemetry.sdk', 'opentelemetry.exporter', 'opentelemetry.proto', 'grpc', 'requests')\n"

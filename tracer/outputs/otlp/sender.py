@@ -1,6 +1,6 @@
 """The sender: spans and metrics through OpenTelemetry's own exporters.
 
-Only this module and numbers.py know that library. It takes 30 MB: both are imported only where an endpoint is given.
+Only this module and numbers.py know that library. It takes 20 MB: both are imported only where an endpoint is given.
 """
 
 import logging
