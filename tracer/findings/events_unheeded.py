@@ -74,7 +74,7 @@ class EventsUnheeded:
             self.kind, told.pod.uid, "info", told.first,
             f"{told.times} events of pod {wording.pod(told.pod)} arrived within"
             f" {wording.seconds(told.last - told.first)} (the last {wording.seconds(now - told.last)} ago), but the"
-            f" kubelet made no call for it since; upon those of {heeded} other pods it did: suspected not to take them.",
+            f" kubelet made no call for it since, while it did for {heeded} other pods: likely it does not take them.",
             pods=(told.pod,),
             calls=(told.stream,),
             evidence=[Evidence(told.first, "The first event that no call followed.", told.stream.id)],

@@ -33,6 +33,7 @@ class StartWave:
     def __init__(self) -> None:
         self._wave: list[SyncPass] = []
         self._noted = 0
+        self._slow = False  # half of them, or more
 
     def look(self, scene: Scene) -> Iterator[Verdict]:
         for each in scene.passes:
@@ -41,10 +42,10 @@ class StartWave:
         if not self._wave:
             return
         over = scene.now - self._noted >= QUIET_NS
-        if len(self._wave) >= LEAST and median(_length(each) for each in self._wave) >= SLOW_NS:
+        if self._slow:
             yield self._verdict(over=over)
         if over:
-            self._wave = []
+            self._wave, self._slow = [], False
 
     def _take(self, new: SyncPass, now: int) -> None:
         if any(each.id == new.id for each in self._wave):
@@ -54,6 +55,8 @@ class StartWave:
         if len(self._wave) < MAX_PASSES:
             self._wave.append(new)
             self._noted = now
+            lengths = [_length(each) for each in self._wave]
+            self._slow = len(lengths) >= LEAST and median(lengths) >= SLOW_NS
 
     def _verdict(self, *, over: bool) -> Verdict:
         wave = self._wave
