@@ -228,8 +228,11 @@ export class Paint {
     context.textBaseline = "middle";
     context.lineWidth = 2;
     const outlines = [];
-    for (const items of this.over.values()) {
-      for (const [item, { y: deep, size, named, chosen }] of items) {
+    for (const [band, items] of this.over) {
+      let free = -Infinity; // where the next name beside a mark may begin
+      // A pan to the left adds earlier ones last; only names beside their mark mind.
+      const ordered = band.name === "node" ? [...items].sort(([a], [b]) => a.start - b.start) : items;
+      for (const [item, { y: deep, size, named, chosen }] of ordered) {
         const x = Math.max(this.x(item.start), left);
         const beside = item.kind === "node_event";
         const right = Math.min(this.x(item.end ?? now), width);
@@ -241,6 +244,8 @@ export class Paint {
         const text = title(item);
         let wide = this.wide.get(text);
         if (wide === undefined) this.wide.set(text, (wide = context.measureText(text).width));
+        if (beside && x < free) continue;
+        free = x + wide + 16;
         const fits = Math.floor((text.length * (room - 7)) / wide);
         context.fillStyle = beside ? colours.text : colours.ink;
         context.fillText(fits < text.length ? `${text.slice(0, Math.max(fits - 2, 1))}…` : text, x + (beside ? 8 : 4), y + size / 2 + 0.5);
