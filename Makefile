@@ -45,6 +45,11 @@ fuzz: venv ## look for inputs that break a decoder, ten minutes each; ARGS="--se
 	$(BIN)/pip install --quiet --group fuzz
 	nice -n 19 $(BIN)/python -m tests.fuzz $(ARGS)
 
+pictures: setup ## draw each dashboard's queries on a node in trouble, to .output/dashboards
+	$(BIN)/pip install --quiet --group pictures
+	$(BIN)/python -m pytest tests/live/test_prometheus.py
+	$(BIN)/python -m dashboards.pictures
+
 clean: ## remove what was built, the virtual environment too
 	$(MAKE) -C bpf clean
 	rm -rf .venv .output dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -73,4 +78,4 @@ objects:
 	@$(MAKE) --silent -C bpf
 
 .NOTPARALLEL:
-.PHONY: help setup demo demo-replay test lint unit web live bench fuzz clean packages venv objects
+.PHONY: help setup demo demo-replay test lint unit web live bench fuzz pictures clean packages venv objects
