@@ -23,7 +23,9 @@ END = "<!-- end -->"
 def openapi() -> dict[str, Any]:
     with Store(None) as store:
         live = Replayed(Pipeline(0), "")
-        return create_app(store, live, lambda _: (b"", ""), Usage(), Hub(), None, version="0", hosts=frozenset()).openapi()
+        return create_app(
+            store, live, lambda _: (b"", ""), Usage(), Hub(), None, version="0", hosts=frozenset()
+        ).openapi()
 
 
 def routes(document: dict[str, Any]) -> str:

@@ -126,7 +126,9 @@ def _unread(step: Step) -> str:
     if step.received is None:
         return ""
     wait = step.received - step.start
-    return f", {wording.seconds(wait)} of it unread by the shim" if wait >= SHOWN_NS else "; the shim had read it at once"
+    if wait < SHOWN_NS:
+        return "; the shim had read it at once"
+    return f", {wording.seconds(wait)} of it unread by the shim"
 
 
 def _severity(length: int) -> Severity:

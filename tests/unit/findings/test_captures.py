@@ -63,6 +63,21 @@ def test_a_slow_cni_plugin_is_named_with_its_pod_and_the_failing_one_with_the_ru
     assert failing["calls"] == retries, "further attempts are followers"
 
 
+def test_four_broken_pods_are_one_finding_each_with_their_cause_and_nothing_else_is_claimed():
+    said = {each["kind"]: each for each in found("failures")}
+    assert {kind: [pod["name"] for pod in each["pods"]] for kind, each in said.items()} == {
+        "image_pull_failed": ["badimage-node1"],
+        "start_failed": ["badcmd-node1"],
+        "probe_timeout": ["slowprobe-node1"],
+        "stop_ignored": ["stubborn-node1"],
+    }
+    assert len(found("failures")) == 4
+    assert "connection refused" in said["image_pull_failed"]["summary"]
+    assert "no such file or directory" in said["start_failed"]["summary"]
+    assert "timeout of 1 s" in said["probe_timeout"]["summary"]
+    assert "its whole grace of 5 s" in said["stop_ignored"]["summary"]
+
+
 @pytest.mark.parametrize("name", ["truth", "startup", "traced", "evented", "crio", "k120", "midstream"])
 def test_a_healthy_node_has_no_finding_of_warning_or_above(name):
     if not (DATA / f"{name}.jsonl.gz").exists():
