@@ -159,11 +159,11 @@ class CniFailing:
         times = "once" if failing.times == 1 else f"{failing.times} times"
         pods = tuple(failing.pods.values()) or wording.pods_of(calls)
         errors = [call.rpc.error for call in calls if call.rpc.error]
-        said = f"; the runtime says: {errors[-1][:200]}" if errors else ""
+        said = f"; the runtime says: {wording.error(errors[-1])}" if errors else ""
         evidence = [
             Evidence(
                 call.rpc.start,
-                f"{wording.call(call)} ended with {call.rpc.status or 'no status'}: {(call.rpc.error or '')[:200]}",
+                f"{wording.call(call)} ended with {call.rpc.status or 'no status'}: {wording.error(call.rpc.error or '')}",
                 call.id,
             )
             for call in calls

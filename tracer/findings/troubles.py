@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from tracer.facts import CriCall, Pod
+from tracer.findings import wording
 
 MAX_CALLS = 64
 """Calls named in one finding: the first, and the latest others."""
@@ -98,4 +99,4 @@ def said(call: CriCall) -> str:
     """The server's words, or what is known instead of them."""
     if gave_up(call):
         return "no answer before the kubelet's deadline"
-    return (call.rpc.error or call.rpc.status or "an error that is not on the wire")[:200]
+    return wording.error(call.rpc.error or call.rpc.status or "an error that is not on the wire")

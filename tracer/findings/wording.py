@@ -42,6 +42,17 @@ def call(value: CriCall) -> str:
     return name
 
 
+MAX_ERROR = 240
+"""Characters of an error's text in a finding."""
+
+
+def error(text: str) -> str:
+    """An error's text in a line: of a long one the middle goes, as Go's errors begin with who and end with why."""
+    if len(text) <= MAX_ERROR:
+        return text
+    return f"{text[:80]} … {text[80 - MAX_ERROR + 3 :]}"
+
+
 def several(names: Iterable[str], most: int = 3) -> str:
     """`a, b, c and 4 more`."""
     found = list(dict.fromkeys(names))
