@@ -3,16 +3,26 @@
 Not Grafana's look; it shows whether a query has the right shape, unit and legend. Needs matplotlib.
 """
 
+import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dashboards import node
 from dashboards.build import DASHBOARDS
 from dashboards.grafana import COLUMNS, Dashboard, Panel
 
 INCHES = 0.72  # a column of Grafana's grid
 ROW_INCHES = 0.34
+COLOURS = 64
+"""of a picture; a tenth of the size"""
+GAP_SECONDS = 5
+"""Between two points of a line; Grafana draws none there either."""
+
+EXCERPT = replace(node.DASHBOARD, rows=(node.PLEG, node.FAULT, node.OPEN))
+"""Of the node's dashboard, for docs/grafana.md."""
 
 KEPT = Path(".output/dashboards")
 
@@ -26,17 +36,20 @@ def main() -> None:
     for dashboard in DASHBOARDS:
         shown = json.loads((directory / f"{dashboard.uid}.json").read_text())
         draw(dashboard, shown, directory / f"{dashboard.uid}.png")
+        if dashboard.uid == EXCERPT.uid:
+            draw(EXCERPT, shown, directory / "node-dashboard.png")
 
 
 def draw(dashboard: Dashboard, shown: dict[str, list[Any]], picture: Path) -> None:
     """`shown`: by "row / panel" the series of each query, {"labels": ..., "points": [[time, value], ...]}."""
     import matplotlib.pyplot as plt  # noqa: PLC0415
+    from PIL import Image  # noqa: PLC0415  (matplotlib brings it)
 
     model = dashboard.model()
     places = {panel["id"]: panel["gridPos"] for panel in model["panels"]}
     bottom = max(place["y"] + place["h"] for place in places.values())
     figure = plt.figure(figsize=(COLUMNS * INCHES, bottom * ROW_INCHES))
-    begin = min(p[0] for queries in shown.values() for query in queries for each in query for p in each["points"])
+    times = [p[0] for queries in shown.values() for query in queries for each in query for p in each["points"]]
     number = 0
     for row in dashboard.rows:
         number += 1
@@ -51,14 +64,18 @@ def draw(dashboard: Dashboard, shown: dict[str, list[Any]], picture: Path) -> No
                 (place["w"] - 1.4) / COLUMNS,
                 (place["h"] - 2.2) / bottom,
             )
-            _panel(figure.add_axes(box), panel, shown[f"{row.title} / {panel.title}"], begin)
-    figure.savefig(picture, dpi=64)
+            axes = figure.add_axes(box)
+            axes.set_xlim(0, max(times) - min(times))
+            _panel(axes, panel, shown[f"{row.title} / {panel.title}"], min(times))
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=72)
     plt.close(figure)
+    Image.open(drawn).convert("RGB").quantize(COLOURS).save(picture, optimize=True)
 
 
 def _panel(axes: Any, panel: Panel, queries: list[Any], begin: float) -> None:
-    axes.set_title(f"{panel.title} [{panel.unit}]", size=8, loc="left")
-    axes.tick_params(labelsize=6)
+    axes.set_title(f"{panel.title} [{panel.unit}]", size=9, loc="left")
+    axes.tick_params(labelsize=7)
     if panel.kind == "stat":
         axes.axis("off")
         last = [each["points"][-1][1] for query in queries for each in query]
@@ -82,14 +99,23 @@ def _panel(axes: Any, panel: Panel, queries: list[Any], begin: float) -> None:
         _heat(axes, lines)
     else:
         lines.sort(key=lambda line: -max(value for _, value in line[1]))
-        for name, points in lines[:12]:
-            axes.plot(*zip(*points, strict=True), linewidth=1, label=name[:34], marker="." if len(points) < 3 else None)
-        axes.legend(fontsize=5, loc="upper left", framealpha=0.6)
+        for name, points in lines[:8]:
+            axes.plot(*zip(*_with_gaps(points), strict=True), linewidth=1.2, label=name[:34])
+        axes.legend(fontsize=7, loc="upper left", framealpha=0.6)
         for value, colour in panel.steps:
             if value is not None and colour != "transparent":
                 axes.axhline(value, color=colour, linewidth=0.8, linestyle="--")
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
     axes.grid(visible=True, alpha=0.3)
+
+
+def _with_gaps(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    found = points[:1]
+    for point in points[1:]:
+        if point[0] - found[-1][0] > GAP_SECONDS:
+            found.append((point[0], float("nan")))
+        found.append(point)
+    return found
 
 
 def _heat(axes: Any, lines: list[tuple[str, list[tuple[float, float]]]]) -> None:

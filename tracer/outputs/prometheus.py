@@ -35,7 +35,8 @@ INTERVAL_SECONDS = (1.01, 1.03, 1.1, 1.3, 2, 3, 5, 10, 30, 60, 120, 180)
 STEP_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 DETECTION_SECONDS = (0.1, 0.3, 1, 1.5, 2, 3, 10, 30, 120)
 PASS_SECONDS = (0.03, 0.1, 0.3, 1, 3, 10, 30, 120, 600)
-START_SECONDS = (0.1, 0.3, 1, 3, 10, 60)
+# 240: the kubelet gives RunPodSandbox up.
+START_SECONDS = (0.1, 0.5, 2, 10, 60, 240)
 
 # Label values with the fields that hold them.
 STAGES = {stage: f"{stage}_seconds" for stage in ("request_wait", "service", "response_wait")}
