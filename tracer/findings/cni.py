@@ -163,7 +163,8 @@ class CniFailing:
         evidence = [
             Evidence(
                 call.rpc.start,
-                f"{wording.call(call)} ended with {call.rpc.status or 'no status'}: {wording.error(call.rpc.error or '')}",
+                f"{wording.call(call)} ended with {call.rpc.status or 'no status'}: "
+                f"{wording.error(call.rpc.error or '')}",
                 call.id,
             )
             for call in calls
