@@ -86,7 +86,7 @@ def _holds(*kinds: str) -> str:
 ALERTED = (
     "runtime_down", "runtime_not_reading", "runtime_slow", "writes_stalled", "starts_saturated", "kubelet_stalled",
     "pleg_stuck", "shim_hung", "cni_failing", "cni_slow", "image_pull_failed", "start_failed", "pod_not_started",
-    "host_limit", "pleg_unhealthy",
+    "host_limit", "stop_stuck", "cleanup_failing", "pleg_unhealthy",
 )  # fmt: skip
 """Kinds of findings that an alert of their own speaks of; CriscopeFinding is for all others."""
 
@@ -190,6 +190,13 @@ NODE_ALERTS = (
         "Pods on {{ $labels.instance }} do not start ({{ $labels.kind }})",
         f"Sandboxes or containers cannot be made or started, or are not even tried. {_PAGE}",
         _holds("start_failed", "pod_not_started", "host_limit"),
+    ),
+    Alert(
+        "CriscopePodsDoNotEnd", "warning", "10m",
+        "Pods on {{ $labels.instance }} do not end ({{ $labels.kind }})",
+        "Stops or removals of containers and sandboxes hang or fail again and again: pods stay in Terminating, and what"
+        f" they hold (addresses, volumes, names) is not free. {_PAGE}",
+        _holds("stop_stuck", "cleanup_failing"),
     ),
     Alert(
         "CriscopeKubeletGivesUp", "warning", "0s",

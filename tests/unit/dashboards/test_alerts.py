@@ -106,6 +106,7 @@ CASES = [
             {finding("shim_hung"): "1x3 0 1x3 0x90"}),
     verdict("CriscopeCniFailing", "cni_failing", "A CNI plugin on n1 fails", "2m", "1m45s"),
     verdict("CriscopeCniSlow", "cni_slow", "CNI plugins on n1 are slow", "5m", "4m45s"),
+    verdict("CriscopePodsDoNotEnd", "stop_stuck", "Pods on n1 do not end (stop_stuck)", "10m", "9m45s"),
     verdict("CriscopePodsDoNotStart", "host_limit", "Pods on n1 do not start (host_limit)", "5m", "4m45s"),
     Case(
         "CriscopeKubeletGivesUp", {TRACING: "1x100", calls("ListContainers", "deadline"): "_x50 1x50"},

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dashboards import build
+from tests.unit.dashboards.promtool import RULES, promtool
 
 HERE = Path(build.__file__).parent
 
@@ -43,3 +44,12 @@ def test_the_config_maps_carry_the_sidecars_label_and_the_same_json():
         assert 'grafana_dashboard: "1"' in head
         assert json.loads(body) == dashboard.model()
         assert len(each) < 200_000, "kubectl apply keeps a copy in an annotation of 256 KiB at most"
+
+
+def test_prometheus_takes_the_configuration_that_is_offered(tmp_path):
+    offered = (HERE / "provisioning" / "prometheus.yaml").read_text()
+    config = tmp_path / "prometheus.yml"
+    config.write_text(offered.replace("/etc/prometheus/criscope.rules.yaml", str(RULES)))
+    done = promtool("check", "config", config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 rule files found" in done.stdout

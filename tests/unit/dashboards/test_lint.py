@@ -13,6 +13,7 @@ from tracer.outputs.prometheus import EVENT_TYPES, RELIST_KINDS, RELIST_STAGES, 
 
 ROOT = Path(__file__).parents[3]
 METRICS_DOC = (ROOT / "docs" / "metrics.md").read_text()
+GRAFANA_DOC = (ROOT / "docs" / "grafana.md").read_text()
 FINDINGS = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "findings.md").read_text(), re.MULTILINE))
 RUNBOOKS = {path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md")}
 
@@ -129,6 +130,21 @@ def test_titles_are_unique_within_a_row_and_every_variable_that_is_used_is_decla
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
     assert {alert.name for alert in rules.ALERTS} == RUNBOOKS
+
+
+def test_the_docs_list_every_alert_with_its_severity_and_wait():
+    rows = re.findall(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \| (\w+) \| .+ \|$", GRAFANA_DOC, re.MULTILINE)
+    assert rows == [(alert.name, alert.name, alert.severity, alert.wait) for alert in rules.ALERTS]
+
+
+@pytest.mark.parametrize("variable", sorted({v.name for d in DASHBOARDS for v in d.variables} | {"datasource"}))
+def test_the_docs_explain_every_variable(variable):
+    assert f"| `{variable}` |" in GRAFANA_DOC
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.uid)
+def test_the_docs_say_what_every_dashboard_answers(dashboard):
+    assert f"| {dashboard.title} |" in GRAFANA_DOC
 
 
 @pytest.mark.parametrize("name", sorted(RUNBOOKS))

@@ -4,8 +4,9 @@ from itertools import product
 
 from tests.unit.outputs.scripted import ScriptedLive, samples, series
 from tests.unit.store.sample import NOW, call, event, finding, node_event, pod, relist, step, sync_pass
+from tracer.findings.rules import rules
 from tracer.outputs import labels
-from tracer.outputs.prometheus import EVENT_TYPES, NODE_EVENTS, RELIST_KINDS, START_STAGES
+from tracer.outputs.prometheus import EVENT_TYPES, FINDING_KINDS, NODE_EVENTS, RELIST_KINDS, START_STAGES
 from tracer.rows import rfc3339
 from tracer.store import Store
 
@@ -88,3 +89,8 @@ def test_all_values_of_all_labels_together_stay_below_their_share_of_two_thousan
         assert series(registry) == found
     calls = sum(row.kind == "call" for row in rows) + 100
     assert sum(samples(registry, "criscope_cri_calls_total").values()) == calls
+
+
+def test_every_kind_of_finding_has_series_of_its_own():
+    kinds = {kind for rule in rules() for kind in ([rule.kind] if hasattr(rule, "kind") else rule.kinds)}
+    assert len(kinds) <= FINDING_KINDS
