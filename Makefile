@@ -36,7 +36,10 @@ web: setup ## tests of the web page in a real browser, one at a time; pictures i
 	$(BIN)/python -m pytest tests/web $(ARGS)
 
 live: setup ## tests with real eBPF, containerd, runc and CNI
-	$(BIN)/python -m pytest tests/live $(ARGS)
+	$(BIN)/python -m pytest tests/live -m "not long" $(ARGS)
+
+long: setup ## the live tests that take minutes: every trouble, and a real Prometheus
+	$(BIN)/python -m pytest tests/live -m long $(ARGS)
 
 bench: setup ## measure the cost and the speed
 	@for script in tests/bench/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
@@ -78,4 +81,4 @@ objects:
 	@$(MAKE) --silent -C bpf
 
 .NOTPARALLEL:
-.PHONY: help setup demo demo-replay test lint unit web live bench fuzz pictures clean packages venv objects
+.PHONY: help setup demo demo-replay test lint unit long web live bench fuzz pictures clean packages venv objects

@@ -27,7 +27,7 @@ from tests.rig.freeze import frozen
 from tests.rig.node import Node
 from tests.rig.scenarios import NOBODY_LISTENS
 
-pytestmark = pytest.mark.timeout(500)  # the fixture's troubles last three minutes
+pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]  # the fixture's troubles last three minutes
 
 REPOSITORY = Path(__file__).parents[2]
 KEPT = REPOSITORY / ".output" / "dashboards"

@@ -15,6 +15,8 @@ from tests.rig.node import Node
 from tests.rig.proxy import Proxy
 from tests.rig.throttle import throttled
 
+pytestmark = pytest.mark.long
+
 DISK_BYTES = 128 << 20
 
 PROBE_SECONDS = 10.0
