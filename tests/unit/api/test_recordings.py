@@ -1,6 +1,7 @@
 """The flight recorder over REST: list, freeze, download."""
 
 import contextlib
+import time
 
 import pytest
 from starlette.testclient import TestClient
@@ -37,7 +38,11 @@ def test_what_is_frozen_is_listed_and_downloads_as_one_capture(client, tmp_path)
     made = client.post("/api/v1/recordings", json={"reason": "a look"})
     assert made.status_code == 202
     models.Recording.model_validate(made.json())
-    (listed,) = client.get("/api/v1/recordings").json()["items"]
+    due = time.monotonic() + 20
+    while not (kept := client.get("/api/v1/recordings").json()["items"]):  # the recorder's own thread makes it
+        assert time.monotonic() < due
+        time.sleep(0.05)
+    (listed,) = kept
     assert (listed["id"], listed["reasons"]) == (made.json()["id"], ["a look"])
     answer = client.get(f"/api/v1/recordings/{listed['id']}")
     assert answer.headers["content-disposition"].startswith("attachment; filename=")
