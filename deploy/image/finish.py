@@ -14,7 +14,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 AGENT_PYTHON = "usr/local/libexec/criscope-python"
-SITE = "usr/local/lib/python3.11/dist-packages"
+SITE = "usr/local/lib/{}/dist-packages"  # of python3.11 in Debian 12
 SBOM = "usr/share/criscope/sbom.cdx.json"
 
 # include/uapi/linux/capability.h: struct vfs_cap_data, revision 2, effective; then the low and the high word of what is
@@ -31,7 +31,7 @@ def finish(root: Path) -> None:
         path.chmod(path.stat().st_mode & 0o1777)
     python = root / AGENT_PYTHON
     python.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy((root / "usr/bin/python3.11"), python)
+    shutil.copy(root / "usr/bin" / _version(root), python)
     python.chmod(0o755)
     os.setxattr(python, "security.capability", _FILE_CAPABILITIES)
     bill = root / SBOM
@@ -51,6 +51,11 @@ def materials(root: Path) -> dict[str, object]:
         "metadata": {"component": {**own, "type": "container"}},
         "components": components,
     }
+
+
+def _version(root: Path) -> str:
+    """`python3.11`: what Debian's `python3` leads to."""
+    return str((root / "usr/bin/python3").readlink())
 
 
 def _set_user_id(root: Path) -> Iterator[Path]:
@@ -73,7 +78,7 @@ def _debian(root: Path) -> Iterator[dict[str, str]]:
 
 
 def _python(root: Path) -> Iterator[dict[str, str]]:
-    for found in distributions(path=[str(root / SITE)]):
+    for found in distributions(path=[str(root / SITE.format(_version(root)))]):
         name = re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower()
         purl = f"pkg:pypi/{name}@{found.version}"
         yield {"type": "library", "name": name, "version": found.version, "purl": purl, "bom-ref": purl}

@@ -21,7 +21,7 @@ NAME = "docker.io/library/criscope:0.1.0"
 """What containerd makes of the manifest's `criscope`."""
 
 DEPLOY = REPOSITORY / "deploy"
-SITE = "usr/local/lib/python3.11/dist-packages"
+SITE = f"usr/local/lib/python3.{sys.version_info.minor}/dist-packages"
 CACHE = REPOSITORY / ".output" / "image"
 BASE = ("base-files", "bash", "coreutils", "dash", "libc-bin", "sed")
 """Of the base image's packages those that are used."""

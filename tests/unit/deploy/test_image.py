@@ -68,6 +68,14 @@ def test_the_agents_interpreter_is_the_one_that_gets_capabilities():
     assert (DEPLOY / "image" / "criscope").read_text().startswith("#!/usr/bin/python3\n"), "it has none"
 
 
+def test_it_is_built_for_the_python_of_its_base():
+    site = re.search(r"SITE=/out/(\S+)", CONTAINERFILE)
+    assert site is not None
+    assert site[1] == finish().SITE.format("python3.11")
+    assert "debian:12-slim" in CONTAINERFILE
+    assert "--python-version 3.11" in (DEPLOY / "lock").read_text()
+
+
 def test_versions_are_the_projects():
     version = PROJECT["project"]["version"]
     assert f"ARG VERSION={version}" in CONTAINERFILE
@@ -82,8 +90,10 @@ def test_the_bill_of_materials_names_packages_of_debian_and_python(tmp_path):
         "Package: libbpf1\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:1.1.0-1+b1\n\n"
         "Package: gone\nStatus: deinstall ok config-files\nArchitecture: amd64\nVersion: 1\n"
     )
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "usr/bin/python3").symlink_to("python3.11")
     for name, version in (("criscope", "0.1.0"), ("prometheus_client", "0.26.0")):
-        info = tmp_path / finish().SITE / f"{name}-{version}.dist-info"
+        info = tmp_path / finish().SITE.format("python3.11") / f"{name}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     bill = finish().materials(tmp_path)
