@@ -19,7 +19,7 @@ from tests.rig import linux, orders
 from tests.rig.node import ENVIRONMENT, Node
 
 # The first run on a machine fetches the image's Python packages; that may take longer than a test usually may.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 START_SECONDS = 60.0
 SOME_SECONDS = 5.0
