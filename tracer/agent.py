@@ -6,6 +6,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tracer.flight import FlightRecorder
 from tracer.inventory import Inventory, ask
 from tracer.kernel.program_object import ProbeReport
 from tracer.kernel.source import DRAIN_RECORDS, DRAIN_SECONDS, KernelSource
+from tracer.outputs.recent import Recent
 from tracer.pipeline import Pipeline
 from tracer.proc import Watch
 from tracer.records import Data, Record
@@ -64,7 +66,7 @@ class Agent:
         self.flight = flight
         self._watch = watch
         self._probes = probes
-        self._frozen: set[str] = set()  # critical findings that were recorded
+        self._frozen = Recent()  # critical findings that were recorded
         self.runtimes: dict[str, dict[str, Any]] = {}
         self.started = time.time_ns()
         self._outputs = outputs
@@ -118,10 +120,7 @@ class Agent:
                 rows = self._feed(records)
                 if now >= next_tick:
                     next_tick = now + TICK_NS
-                    with self._lock:
-                        rows += self._pipeline.clock(self.source.realtime_offset_ns)
-                        rows += self._pipeline.tick(now)
-                        rows += self._pipeline.open()
+                    rows += self._tick(now)
                 self._give(rows)
                 if not records:
                     waiting.poll(DRAIN_SECONDS)
@@ -138,12 +137,26 @@ class Agent:
             for record in records:
                 try:
                     rows += self._pipeline.feed(record)
-                except Exception:  # a mistake of ours about one record must not end the tracing of all others
-                    self.errors += 1
-                    if self.errors <= MAX_TRACEBACKS:
-                        log.exception("a record could not be understood; please report this")
+                except Exception as error:  # noqa: BLE001  (a mistake about one record must not end all others' tracing)
+                    self._mistake("a record could not be understood", error)
         self.busy_ns += time.perf_counter_ns() - begun
         return rows
+
+    def _tick(self, now: int) -> list[Row]:
+        rows: list[Row] = []
+        pipeline, offset = self._pipeline, self.source.realtime_offset_ns
+        with self._lock:
+            for step in (partial(pipeline.clock, offset), partial(pipeline.tick, now), pipeline.open):
+                try:
+                    rows += step()
+                except Exception as error:  # noqa: BLE001  (nor must one of a rule, however often it looks)
+                    self._mistake("what is open could not be looked at", error)
+        return rows
+
+    def _mistake(self, what: str, error: Exception) -> None:
+        self.errors += 1
+        if self.errors <= MAX_TRACEBACKS:
+            log.error("%s; please report this", what, exc_info=error)
 
     def _give(self, rows: list[Row]) -> None:
         if rows:
@@ -155,8 +168,7 @@ class Agent:
     def _record(self, rows: list[Row], flight: FlightRecorder) -> None:
         """Keep the evidence of a finding that is critical: whoever mends it next destroys it."""
         for row in rows:
-            if row.kind == "finding" and row.fields["severity"] == "critical" and row.id not in self._frozen:
-                self._frozen.add(row.id)
+            if row.kind == "finding" and row.fields["severity"] == "critical" and self._frozen.add(row.id):
                 flight.freeze(f"{row.fields['kind']}: {row.fields['summary']}"[:MAX_REASON])
 
     def _ask(self, path: str) -> None:
