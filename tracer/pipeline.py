@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from tracer import health, node, plugins
@@ -16,9 +16,6 @@ from tracer.findings.rules import rules
 from tracer.findings.scene import Scene
 from tracer.identity import Identity
 from tracer.kubelet.kubelet import Kubelet
-from tracer.kubelet.passes import SyncPass
-from tracer.kubelet.pleg import PlegEvent
-from tracer.kubelet.relists import Relist
 from tracer.kubelet.runs import ActivityKind
 from tracer.kubelet.telling import Changed
 from tracer.node import NodeEvent
@@ -50,18 +47,6 @@ CLOCK_STEP_NS = 500_000_000
 """The wall clock is set when it moves by more than this between two measurements; NTP slews at most 0.5 ms a second."""
 
 
-@dataclass(slots=True)
-class Fresh:
-    """What came since the rules looked before."""
-
-    ended: list[CriCall] = field(default_factory=list)
-    relists: list[Relist] = field(default_factory=list)
-    passes: list[SyncPass] = field(default_factory=list)
-    events: list[PlegEvent] = field(default_factory=list)
-    node_events: list[NodeEvent] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-
-
 class Pipeline:
     """Feed records, get rows; `tick` when time passes without records. One thread at a time."""
 
@@ -79,7 +64,7 @@ class Pipeline:
         self._servers = node.Servers()
         self._chains = Chains()
         self._connections: dict[tuple[str, int], set[str]] = {}  # open ones of each kubelet
-        self._fresh = Fresh()
+        self._scene = self._blank()
         self._open: dict[str, CriCall] = {}  # asked for something we know, and not over
         self._lost_at: int | None = None
         self._looked = 0
@@ -90,10 +75,10 @@ class Pipeline:
         out: list[Row] = []
         self.now = max(self.now, record.time)
         if isinstance(record, (Data, Opened)) and is_ttrpc(record.path):
-            self._stepped(self.runtime.record(record), out)
+            self._ran(record, out)
             return out
         if isinstance(record, (Exec, Exit, Closed)):
-            self._stepped(self.runtime.record(record), out)
+            self._ran(record, out)
             if isinstance(record, Exit):
                 self._node(self._servers.exited(record.pid, record.time), out)
         elif isinstance(record, OomKill):
@@ -181,7 +166,7 @@ class Pipeline:
             self._open[call.id] = call
         else:
             self._open.pop(call.id, None)
-            self._fresh.ended.append(call)
+            self._scene.ended.append(call)
             if call.rpc.received is not None:
                 self._node(self._servers.served(call.rpc.peer, call.rpc.received), out)
         kubelet = self._kubelet_of(call, out)
@@ -202,26 +187,31 @@ class Pipeline:
         for call, kind, of in changed.calls:
             out.append(self.rows.call(call, "kubelet", kind, of))
         # A relist is shown when it is over (or open for long): most last two milliseconds.
-        out += [self.rows.relist(relist) for relist in changed.relists if relist.end is not None]
+        relists = [relist for relist in changed.relists if relist.end is not None]
+        passes = [sync for sync in changed.passes if sync.end is not None]
+        out += [self.rows.relist(relist) for relist in relists]
         out += [self.rows.event(event) for event in changed.events]
-        out += [self.rows.sync_pass(sync) for sync in changed.passes if sync.end is not None]
-        self._fresh.relists += [relist for relist in changed.relists if relist.end is not None]
-        self._fresh.events += changed.events
-        for event in changed.events:
-            chain = self._chains.event(event)
-            if chain is not None:
-                out.append(self.rows.exit(chain))
-        self._fresh.passes += [sync for sync in changed.passes if sync.end is not None]
+        out += [self.rows.sync_pass(sync) for sync in passes]
+        self._scene.relists += relists
+        self._scene.events += changed.events
+        self._scene.passes += passes
+        chains = (self._chains.event(event) for event in changed.events)
+        out += [self.rows.exit(chain) for chain in chains if chain is not None]
+
+    def _ran(self, record: Record, out: list[Row]) -> None:
+        """What a record says of the inside of the runtime."""
+        self._stepped(self.runtime.record(record), out)
+        out += [self.rows.exit(self._chains.exited(exited)) for exited in self.runtime.take_exits()]
 
     def _stepped(self, steps: list[Step], out: list[Row]) -> None:
         """Steps that were made or changed: shown when they are over, or open for long (`open`)."""
-        out += [self.rows.step(step) for step in steps if step.end is not None]
-        self._fresh.steps += [step for step in steps if step.end is not None]
-        out += [self.rows.exit(self._chains.exited(exited)) for exited in self.runtime.take_exits()]
+        over = [step for step in steps if step.end is not None]
+        out += [self.rows.step(step) for step in over]
+        self._scene.steps += over
 
     def _node(self, events: list[NodeEvent], out: list[Row]) -> None:
         out += [self.rows.node_event(event) for event in events]
-        self._fresh.node_events += events
+        self._scene.node_events += events
 
     def slow_processes(self) -> list[int]:
         """Process ids that something slow waits for, or that a finding speaks of, the most important first."""
@@ -247,16 +237,16 @@ class Pipeline:
 
     def _look(self, out: list[Row]) -> None:
         """Let the rules look at what is open and what came since they looked before."""
-        fresh, self._fresh = self._fresh, Fresh()
-        open_calls = [*self._open.values(), *(call for call in self.cri.open_calls() if call.id not in self._open)]
-        kubelets = [
+        scene, self._scene = self._scene, self._blank()
+        scene.now, scene.lost_at, scene.observed = self.now, self._lost_at, self.observed
+        scene.open = [*self._open.values(), *(call for call in self.cri.open_calls() if call.id not in self._open)]
+        scene.kubelets = [
             (path, pid, kubelet) for (path, pid), kubelet in self.kubelets.items() if self._connections.get((path, pid))
         ]
-        scene = Scene(
-            self.now, kubelets, self.activity, self._servers, self.runtime, self._lost_at, open_calls, fresh.ended,
-            fresh.relists, fresh.passes, fresh.events, fresh.node_events, fresh.steps, self.observed,
-        )  # fmt: skip
         out += [self.rows.finding(finding) for finding in self.board.look(scene)]
+
+    def _blank(self) -> Scene:
+        return Scene(self.activity, self._servers, self.runtime)
 
     def activity(self, call: CriCall) -> tuple[ActivityKind, str | None]:
         """Kind and id of what a call belongs to."""
@@ -316,7 +306,7 @@ class Pipeline:
 
     def counters(self) -> dict[str, int]:
         """Every stage's counters."""
-        flat: dict[str, int] = {}
+        flat = {"findings.overlooked": self.board.overlooked}
         for name, stats in (
             ("streams", self.streams.stats),
             ("rpc", self.rpc.stats),

@@ -19,25 +19,26 @@ NS = 1_000_000_000
 
 @dataclass(slots=True)
 class Scene:
-    """Times are monotonic ns. `kubelets`: (runtime path, pid, kubelet).
+    """Collected from one look to the next, completed when the rules look. Times are monotonic ns.
 
-    `activity`: kind and id of the activity of a call. `ended`, `relists`, `passes`, `events`, `node_events`: since the
-    look before. `explained`: id of a call or relist -> kind of the finding that explains it already.
+    `activity`: kind and id of the activity of a call. `ended`, `relists`, `passes`, `events`, `node_events`, `steps`:
+    since the look before. `kubelets`: (runtime path, pid, kubelet). `explained`: id of a call or relist -> kind of the
+    finding that explains it already.
     """
 
-    now: int
-    kubelets: list[tuple[str, int, Kubelet]]
     activity: Callable[[CriCall], tuple[ActivityKind, str | None]]
     servers: Servers
     runtime: Runtime
-    lost_at: int | None = None
-    open: list[CriCall] = field(default_factory=list)
     ended: list[CriCall] = field(default_factory=list)
     relists: list[Relist] = field(default_factory=list)
     passes: list[SyncPass] = field(default_factory=list)
     events: list[PlegEvent] = field(default_factory=list)
     node_events: list[NodeEvent] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    now: int = 0
+    lost_at: int | None = None
+    kubelets: list[tuple[str, int, Kubelet]] = field(default_factory=list)
+    open: list[CriCall] = field(default_factory=list)
     observed: dict[int, Observation] = field(default_factory=dict)
     explained: dict[str, str] = field(default_factory=dict)
 
