@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from tracer.facts import CriCall
 from tracer.findings import wording
 from tracer.findings.client_errors import other
-from tracer.findings.finding import Evidence, Verdict
+from tracer.findings.finding import Verdict
 from tracer.findings.scene import NS, Scene
-from tracer.findings.troubles import Trouble, Troubles, said
+from tracer.findings.troubles import Trouble, Troubles, said, told
 
 FALLBACK_NS = 5 * NS
 """Kubelets 1.23 to 1.25 try v1 and take v1alpha2 instead at once."""
@@ -43,12 +43,9 @@ class ApiUnimplemented:
                         self._troubles.over(key)
             elif call.method == "Version" and call.rpc.status == "UNIMPLEMENTED" and not other(call, scene):
                 self._troubles.add((path, call.api), call)
-        for key, trouble in self._troubles:
-            over = scene.now - trouble.last >= FORGIVEN_NS
+        for key, trouble, end in self._troubles.shown(scene.now, FORGIVEN_NS):
             if scene.now - trouble.start >= FALLBACK_NS:
-                yield self._verdict(key, trouble, end=trouble.last if over else None)
-            if over:
-                self._troubles.over(key)
+                yield self._verdict(key, trouble, end=end)
 
     def _verdict(self, key: object, trouble: Trouble, *, end: int | None) -> Verdict:
         call = trouble.latest
@@ -70,8 +67,7 @@ class ApiUnimplemented:
             end=end,
             calls=trouble.named,
             explains=frozenset(trouble.calls),
-            evidence=[Evidence(each.rpc.start, f"{wording.call(each)}: {said(each)}", each.id)
-                      for each in trouble.named[:4]],
+            evidence=told(trouble.named[:4]),
             next_steps=(
                 "Which version of the CRI the server speaks; kubelets need v1 since Kubernetes 1.26.",
                 "The kubelet's --container-runtime-endpoint: is a proxy meant to be there?",

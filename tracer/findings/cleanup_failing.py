@@ -5,17 +5,14 @@ from collections.abc import Hashable, Iterator
 
 from tracer.facts import CriCall
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Verdict
-from tracer.findings.scene import NS, Scene
-from tracer.findings.troubles import Trouble, Troubles, failed, said
+from tracer.findings.finding import Verdict
+from tracer.findings.scene import Scene
+from tracer.findings.troubles import FORGIVEN_NS, Trouble, Troubles, failed, said, told
 
 CLEANUPS = frozenset({"StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox"})
 
 LEAST = 2
 """A single failure may be a race, and is tried again at once."""
-
-FORGIVEN_NS = 360 * NS
-"""What has not failed for longer is not tried any more: the kubelet's longest back-off is 300 s."""
 
 MAX_OBJECTS = 1024
 """Containers or sandboxes of one trouble that are told apart."""
@@ -90,8 +87,7 @@ class CleanupFailing:
             pods=trouble.all_pods,
             calls=trouble.named,
             explains=frozenset(trouble.calls),
-            evidence=[Evidence(each.rpc.start, f"{wording.call(each)}: {said(each)}", each.id)
-                      for each in trouble.named[:8]],
+            evidence=told(trouble.named[:8]),
             next_steps=(
                 "A busy mount: grep the container's id in /proc/*/mountinfo.",
                 "The network: is the plugin's own daemon up, and its configuration in /etc/cni/net.d?",

@@ -5,9 +5,9 @@ from collections.abc import Hashable, Iterator
 
 from tracer.facts import CriCall
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Verdict
+from tracer.findings.finding import Verdict
 from tracer.findings.scene import NS, Scene
-from tracer.findings.troubles import Trouble, Troubles, failed, said
+from tracer.findings.troubles import Trouble, Troubles, failed, told
 
 LEAST = 3
 """Errors of one kind before they are told of."""
@@ -39,12 +39,10 @@ class ClientErrors:
                     self._removed.popitem(last=False)
             if call.cri and failed(call) and call.rpc.status != "UNIMPLEMENTED" and other(call, scene):
                 self._take(call, scene)
-        for key, trouble in self._troubles:
-            over = scene.now - trouble.last >= FORGIVEN_NS
+        for key, trouble, end in self._troubles.shown(scene.now, FORGIVEN_NS):
             if trouble.times >= LEAST:
-                yield self._verdict(key, trouble, end=trouble.last if over else None)
-            if over:
-                self._troubles.over(key)
+                yield self._verdict(key, trouble, end=end)
+            if end is not None:
                 del self._sandboxes[key]
 
     def _take(self, call: CriCall, scene: Scene) -> None:
@@ -76,8 +74,7 @@ class ClientErrors:
             pods=trouble.all_pods,
             calls=trouble.named,
             explains=frozenset(trouble.calls),
-            evidence=[Evidence(each.rpc.start, f"{wording.call(each)}: {said(each)}", each.id)
-                      for each in trouble.named[-4:]],
+            evidence=told(trouble.named[-4:]),
             next_steps=(f"ps -o pid,ppid,args -p {peer.client_pid}; cat /proc/{peer.client_pid}/cgroup: whose it is",),
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 
 from tracer.facts import CriCall
+from tracer.findings import wording
 from tracer.findings.finding import Verdict
 from tracer.findings.scene import NS, Scene
 from tracer.findings.troubles import Trouble, Troubles
@@ -34,18 +35,15 @@ class ClientLimit:
                     self._sizes[key] = call
             elif key in self._sizes and _given_up(call):
                 self._troubles.add((*key, call.rpc.peer.client_comm), call)
-        for name, trouble in self._troubles:
-            over = scene.now - trouble.last >= FORGIVEN_NS
-            yield self._verdict(name, trouble, end=trouble.last if over else None)
-            if over:
-                self._troubles.over(name)
+        for name, trouble, end in self._troubles.shown(scene.now, FORGIVEN_NS):
+            yield self._verdict(name, trouble, end=end)
 
     def _verdict(self, key: Hashable, trouble: Trouble, *, end: int | None) -> Verdict:
         call = trouble.latest
         peer = call.rpc.peer
         kubelets = self._sizes[(peer.path, call.method or "")]
         size = f"{kubelets.rpc.response_bytes / (1 << 20):.1f} MiB"
-        times = "once" if trouble.times == 1 else f"{trouble.times} times"
+        times = wording.times(trouble.times)
         return Verdict(
             self.kind, key, "info", trouble.start,
             f"Client {peer.client_comm or 'unknown'} (process {peer.client_pid}) gave {call.method} up {times} as its"

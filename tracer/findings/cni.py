@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 
 from tracer.facts import CriCall, Pod
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Severity, Verdict
+from tracer.findings.finding import Evidence, Verdict, severity_of
 from tracer.findings.scene import NS, Scene
 from tracer.runtime.step import Step
 
 SHOWN_NS = 2 * NS
 WARNING_NS = 4 * NS
 """Plugins that ask a cloud for an address take a second or two."""
-
-CRITICAL_NS = 60 * NS
 
 FORGIVEN_NS = 60 * NS
 """A plugin that has not failed for longer has recovered, or is not asked any more: retries come each 10 to 15 s."""
@@ -71,7 +69,7 @@ class CniSlow:
             )
         unknown = () if call is not None else ("Which call it ran for: more than one was open.",)
         return Verdict(
-            self.kind, step.id, _severity(until - step.start), step.start, f"{summary}.",
+            self.kind, step.id, severity_of(until - step.start, WARNING_NS), step.start, f"{summary}.",
             end=step.end,
             pods=(pod,) if pod else (),
             calls=(call,) if call else (),
@@ -156,7 +154,7 @@ class CniFailing:
     def _verdict(self, name: str, failing: _Failing, *, end: int | None) -> Verdict:
         calls = tuple(failing.calls.values())
         how = f"signal {failing.signal}" if failing.signal else f"exit code {failing.exit_code}"
-        times = "once" if failing.times == 1 else f"{failing.times} times"
+        times = wording.times(failing.times)
         pods = tuple(failing.pods.values()) or wording.pods_of(calls)
         errors = [call.rpc.error for call in calls if call.rpc.error]
         said = f"; the runtime says: {wording.error(errors[-1])}" if errors else ""
@@ -183,9 +181,3 @@ class CniFailing:
                 "The kubelet tries again each 10 to 15 s; what fails in between follows from this.",
             ),
         )  # fmt: skip
-
-
-def _severity(length: int) -> Severity:
-    if length >= CRITICAL_NS:
-        return "critical"
-    return "warning" if length >= WARNING_NS else "info"

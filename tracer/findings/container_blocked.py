@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tracer.facts import CriCall
 from tracer.findings import inspecting, locks
-from tracer.findings.finding import Confidence, Severity, Verdict
+from tracer.findings.finding import NOT_READY_SOON_NS, Confidence, Severity, Verdict, severity_of
 from tracer.findings.locks import Abandoned
 from tracer.findings.pod_hang import PodHang
 from tracer.findings.scene import NS, Scene
@@ -22,8 +22,6 @@ ALONE_NS = 5 * NS
 """Without anything that was open before: a busy runtime answers a status within 2 s."""
 
 WARNING_NS = 5 * NS
-CRITICAL_NS = 60 * NS
-"""A third of the time after which the kubelet calls its PLEG unhealthy, should it wait for this pod."""
 
 FEW = 3
 """Pods that hang at once without anything open before: more are no trouble of one pod."""
@@ -175,7 +173,8 @@ class ContainerBlocked:
             see = scene.explained[holder.id]
         severity: Severity = "info"
         if see not in locks.DEEPER:
-            severity = _severity(blocked.until - blocked.stall, relist=blocked.share is not None)
+            critical = NOT_READY_SOON_NS if blocked.share is not None else None  # while it holds up a relist
+            severity = severity_of(blocked.until - blocked.stall, WARNING_NS, critical)
         confidence: Confidence = "low"
         if holder is not None and locks.relation(holder, blocked.first) in (0, 1):
             confidence = "medium"
@@ -206,9 +205,3 @@ def _next_steps(blocked: PodHang) -> tuple[str, ...]:
         "Mounts of the pod that do not answer (NFS): stat on each, with a timeout.",
         "Do not restart the runtime first: it would hide what holds the lock (kill -USR1 logs its goroutines).",
     )
-
-
-def _severity(length: int, *, relist: bool) -> Severity:
-    if length >= CRITICAL_NS and relist:
-        return "critical"
-    return "warning" if length >= WARNING_NS else "info"

@@ -7,13 +7,11 @@ from tracer.facts import RUNNING, CriCall
 from tracer.findings import wording
 from tracer.findings.finding import Evidence, Verdict
 from tracer.findings.scene import NS, Scene
-from tracer.findings.troubles import Trouble, Troubles, failed, said
+from tracer.findings.troubles import Trouble, Troubles, failed, said, told
 
 LEAST = 2
 LEAST_NS = 5 * NS
 """A container that just ends is not running for an exec while the last list still shows it."""
-
-FORGIVEN_NS = 360 * NS
 
 _GONE = re.compile(r"not running|no running task|task \S+ not found|process already finished|stopped container")
 
@@ -39,14 +37,11 @@ class ExitLost:
                 self._troubles.add(key, call)
             elif call.rpc.status == "OK":
                 self._troubles.over(key)
-        for key, trouble in self._troubles:
-            over = scene.now - trouble.last >= FORGIVEN_NS
+        for key, trouble, end in self._troubles.shown(scene.now):
             if trouble.times >= LEAST and trouble.last - trouble.start >= LEAST_NS:
                 listed = _listed(trouble, scene)
                 if listed is not None:
-                    yield self._verdict(key, trouble, listed, end=trouble.last if over else None)
-            if over:
-                self._troubles.over(key)
+                    yield self._verdict(key, trouble, listed, end=end)
 
     def _verdict(self, key: Hashable, trouble: Trouble, listed: CriCall, *, end: int | None) -> Verdict:
         call = trouble.latest
@@ -65,7 +60,7 @@ class ExitLost:
             calls=(*trouble.named, listed),
             explains=frozenset(trouble.calls),
             evidence=[
-                Evidence(call.rpc.start, f"{wording.call(call)}: {said(call)}", call.id),
+                *told((call,)),
                 Evidence(listed.rpc.start, "ListContainers shows it as running.", listed.id),
             ],
             confidence="high" if since else "medium",

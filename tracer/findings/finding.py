@@ -10,6 +10,17 @@ from tracer.observed import Observation
 Severity = Literal["info", "warning", "critical"]
 Confidence = Literal["high", "medium", "low"]
 
+NOT_READY_SOON_NS = 60_000_000_000
+"""A third of the time after which the kubelet calls its PLEG unhealthy (`genericPlegRelistThreshold`): what lasts as
+long and can hold up a relist is critical."""
+
+
+def severity_of(lasted: int, warning: int, critical: int | None = NOT_READY_SOON_NS) -> Severity:
+    """By how long it has lasted, ns; `critical` None: it never is."""
+    if critical is not None and lasted >= critical:
+        return "critical"
+    return "warning" if lasted >= warning else "info"
+
 
 @dataclass(slots=True)
 class Evidence:

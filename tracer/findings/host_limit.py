@@ -4,15 +4,12 @@ from collections.abc import Hashable, Iterator
 
 from tracer.facts import CriCall
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Verdict
-from tracer.findings.scene import NS, Scene
-from tracer.findings.troubles import Trouble, Troubles, failed, said
+from tracer.findings.finding import Verdict
+from tracer.findings.scene import Scene
+from tracer.findings.troubles import Trouble, Troubles, failed, said, told
 
 ASKS = frozenset({"RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync"})
 """Calls that make processes."""
-
-FORGIVEN_NS = 360 * NS
-"""What has not failed for longer is not tried any more: the kubelet's longest back-off is 300 s."""
 
 HOST_LIMITS = {
     "resource temporarily unavailable": "processes or threads (EAGAIN)",
@@ -37,11 +34,8 @@ class HostLimit:
             short = limit(call) if call.method in ASKS and failed(call) else None
             if short is not None and scene.unexplained(call, self.kind) and scene.kubelet_of(call) is not None:
                 self._troubles.add((call.rpc.peer.path, short), call)
-        for key, trouble in self._troubles:
-            over = scene.now - trouble.last >= FORGIVEN_NS
-            yield self._verdict(key, trouble, end=trouble.last if over else None)
-            if over:
-                self._troubles.over(key)
+        for key, trouble, end in self._troubles.shown(scene.now):
+            yield self._verdict(key, trouble, end=end)
 
     def _verdict(self, key: Hashable, trouble: Trouble, *, end: int | None) -> Verdict:
         short = limit(trouble.first)
@@ -57,8 +51,7 @@ class HostLimit:
             pods=trouble.all_pods,
             calls=trouble.named,
             explains=frozenset(trouble.calls),
-            evidence=[Evidence(call.rpc.start, f"{wording.call(call)}: {said(call)}", call.id)
-                      for call in trouble.named[:8]],
+            evidence=told(trouble.named[:8]),
             confidence="high" if count > 1 else "medium",
             unknown=("Which limit it is: the errno does not tell.",),
             next_steps=(

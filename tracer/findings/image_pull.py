@@ -6,14 +6,11 @@ from tracer.facts import CriCall
 from tracer.findings import wording
 from tracer.findings.finding import Confidence, Evidence, Verdict
 from tracer.findings.scene import NS, Scene
-from tracer.findings.troubles import Trouble, Troubles, failed, said
+from tracer.findings.troubles import Trouble, Troubles, failed, said, told
 
 SHOWN_NS = 60 * NS
 WARNING_NS = 300 * NS
 """A gigabyte at 100 Mbit/s takes 80 s; what takes longer than this is far from usual."""
-
-FORGIVEN_NS = 360 * NS
-"""What has not failed for longer is not tried any more: the kubelet's longest back-off is 300 s."""
 
 PROGRESS_NS = 300 * NS
 """containerd ends a pull that makes no progress for this long by itself (`image_pull_progress_timeout`)."""
@@ -40,16 +37,13 @@ class ImagePullFailed:
                 self._troubles.add(key, call)
             elif call.rpc.status == "OK":
                 self._troubles.over(key)
-        for key, trouble in self._troubles:
-            over = scene.now - trouble.last >= FORGIVEN_NS
-            yield self._verdict(key, trouble, end=trouble.last if over else None)
-            if over:
-                self._troubles.over(key)
+        for key, trouble, end in self._troubles.shown(scene.now):
+            yield self._verdict(key, trouble, end=end)
 
     def _verdict(self, key: Hashable, trouble: Trouble, *, end: int | None) -> Verdict:
         call = trouble.latest
         pods = wording.several(wording.pod(pod) for pod in trouble.all_pods)
-        times = "once" if trouble.times == 1 else f"{trouble.times} times"
+        times = wording.times(trouble.times)
         summary = (
             f"Pulling {call.image or 'an image'} for {pods or 'a pod that is not known'} failed {times}: {said(call)}"
         )
@@ -75,8 +69,7 @@ class ImagePullFailed:
             pods=trouble.all_pods,
             calls=trouble.named,
             explains=frozenset(trouble.calls),
-            evidence=[Evidence(each.rpc.start, f"{wording.call(each)}: {said(each)}", each.id)
-                      for each in trouble.named[-8:]],
+            evidence=told(trouble.named[-8:]),
             confidence=confidence,
             next_steps=(
                 f"crictl pull {call.image or 'IMAGE'}",

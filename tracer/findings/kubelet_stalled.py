@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from tracer import stamps
 from tracer.facts import CriCall
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Severity, Verdict
+from tracer.findings.finding import Evidence, Verdict, severity_of
 from tracer.findings.scene import NS, Scene
 from tracer.kubelet.kubelet import Kubelet
 from tracer.kubelet.relists import RELIST_PERIOD_NS
 
 SHOWN_NS = 3 * NS // 2
 WARNING_NS = 5 * NS // 2
-CRITICAL_NS = 60 * NS
-"""A third of the time after which the kubelet calls its PLEG unhealthy."""
 
 
 @dataclass(slots=True)
@@ -147,7 +145,7 @@ class KubeletStalled:
             )
             fault = "so it waits for nothing at the runtime"
         return Verdict(
-            self.kind, key, _severity(length), stall.start,
+            self.kind, key, severity_of(length, WARNING_NS), stall.start,
             f"The kubelet itself (process {pid}) {what}, {fault}: it was stopped, starved of CPU, or blocked inside.",
             end=end,
             pods=wording.pods_of(calls),
@@ -171,9 +169,3 @@ def _key(call: CriCall) -> tuple[str, int]:
 
 def _is_kubelet(scene: Scene, key: tuple[str, int]) -> bool:
     return any((path, pid) == key for path, pid, _ in scene.kubelets)
-
-
-def _severity(length: int) -> Severity:
-    if length >= CRITICAL_NS:
-        return "critical"
-    return "warning" if length >= WARNING_NS else "info"

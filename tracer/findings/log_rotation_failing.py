@@ -3,10 +3,9 @@
 import re
 from collections.abc import Hashable, Iterator
 
-from tracer.findings import wording
-from tracer.findings.finding import Evidence, Verdict
+from tracer.findings.finding import Verdict
 from tracer.findings.scene import NS, Scene
-from tracer.findings.troubles import Trouble, Troubles, failed, said
+from tracer.findings.troubles import Trouble, Troubles, failed, said, told
 
 LEAST = 3
 FORGIVEN_NS = 120 * NS
@@ -29,12 +28,9 @@ class LogRotationFailing:
                 continue
             if scene.unexplained(call, self.kind) and scene.kubelet_of(call) is not None:
                 self._troubles.add((call.rpc.peer.path, _OWN.sub("", call.rpc.error or "")), call)
-        for key, trouble in self._troubles:
-            over = scene.now - trouble.last >= FORGIVEN_NS
+        for key, trouble, end in self._troubles.shown(scene.now, FORGIVEN_NS):
             if trouble.times >= LEAST:
-                yield self._verdict(key, trouble, end=trouble.last if over else None)
-            if over:
-                self._troubles.over(key)
+                yield self._verdict(key, trouble, end=end)
 
     def _verdict(self, key: Hashable, trouble: Trouble, *, end: int | None) -> Verdict:
         call = trouble.latest
@@ -53,7 +49,6 @@ class LogRotationFailing:
             pods=trouble.all_pods,
             calls=trouble.named,
             explains=frozenset(trouble.calls),
-            evidence=[Evidence(each.rpc.start, f"{wording.call(each)}: {said(each)}", each.id)
-                      for each in trouble.named[:4]],
+            evidence=told(trouble.named[:4]),
             next_steps=("containerLogMaxSize of the kubelet; log options of the engine (docker: max-size, max-file).",),
         )  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Severity, Verdict
+from tracer.findings.finding import Evidence, Verdict, severity_of
 from tracer.findings.scene import NS, Scene
 from tracer.kubelet.kubelet import Kubelet
 from tracer.kubelet.relists import RELIST_PERIOD_NS
@@ -83,7 +83,7 @@ class PlegStuck:
             return None
         meanwhile = sorted(name for name, start in other.methods.items() if start > due)
         return Verdict(
-            self.kind, key, _severity(late), due,
+            self.kind, key, severity_of(late, WARNING_NS, None), due,
             f"The kubelet (process {pid}) began no relist for {wording.seconds(scene.now - ended)} though no list is "
             f"open, while it goes on with other calls ({wording.several(meanwhile)}): its PLEG is held up inside the "
             "kubelet, not by the runtime.",
@@ -95,7 +95,3 @@ class PlegStuck:
                 "journalctl -u kubelet around this time: 'event channel is full', or a PLEG that is skipped.",
             ),
         )  # fmt: skip
-
-
-def _severity(length: int) -> Severity:
-    return "warning" if length >= WARNING_NS else "info"

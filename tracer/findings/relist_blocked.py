@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tracer.facts import CriCall, Scope
 from tracer.findings import locks, wording
-from tracer.findings.finding import Confidence, Evidence, Severity, Verdict
+from tracer.findings.finding import Confidence, Evidence, Severity, Verdict, severity_of
 from tracer.findings.locks import Abandoned
 from tracer.findings.scene import NS, Scene
 
@@ -15,9 +15,6 @@ LISTS = frozenset({"ListPodSandbox", "ListContainers"})
 SHOWN_NS = 2 * NS
 WARNING_NS = 5 * NS
 """A list takes milliseconds, and a second when a hundred pods start at once on two cores."""
-
-CRITICAL_NS = 60 * NS
-"""A third of the time after which the kubelet calls its PLEG unhealthy."""
 
 QUIET_NS = 5 * NS
 """The kubelet lists again a second after a list failed; after longer without one the trouble is over."""
@@ -176,7 +173,7 @@ class RelistBlocked:
         explains = {call.id for call in blocked.calls.values()}
         if confidence == "medium" and suspect is not None and explained is None:
             explains.add(suspect.id)
-        severity: Severity = "info" if explained in locks.DEEPER else _severity(length)
+        severity: Severity = "info" if explained in locks.DEEPER else severity_of(length, WARNING_NS)
         return Verdict(
             self.kind, key, severity, blocked.start, f"{summary}.",
             end=end,
@@ -221,9 +218,3 @@ def _next_steps(suspect: CriCall | None, first: CriCall) -> tuple[str, ...]:
     if ident:
         steps.insert(0, f"ps -eo pid,ppid,stat,wchan:32,args | grep {ident[:13]}: its shim and runc")
     return tuple(steps)
-
-
-def _severity(length: int) -> Severity:
-    if length >= CRITICAL_NS:
-        return "critical"
-    return "warning" if length >= WARNING_NS else "info"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tracer.facts import CriCall
 from tracer.findings import inspecting, wording
-from tracer.findings.finding import Confidence, Evidence, Severity, Verdict
+from tracer.findings.finding import Confidence, Evidence, Verdict, severity_of
 from tracer.findings.scene import NS, Scene
 from tracer.kubelet.relists import Relist
 
@@ -157,7 +157,7 @@ class RelistSlow:
             key=lambda call: call.rpc.start - (call.rpc.end or 0),
         )[:3]  # fmt: skip
         return Verdict(
-            self.kind, key, _severity(length), slow.start, f"{summary}.",
+            self.kind, key, severity_of(length, WARNING_NS, None), slow.start, f"{summary}.",
             end=end,
             calls=tuple(longest_calls),
             explains=frozenset((slow.latest.id, relist.id)),
@@ -205,7 +205,3 @@ def _listed(relist: Relist) -> int:
 
 def _key(call: CriCall) -> Key:
     return call.rpc.peer.path, call.rpc.peer.client_pid
-
-
-def _severity(length: int) -> Severity:
-    return "warning" if length >= WARNING_NS else "info"

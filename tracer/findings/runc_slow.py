@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Severity, Verdict
+from tracer.findings.finding import Evidence, Verdict, severity_of
 from tracer.findings.scene import NS, Scene
 from tracer.runtime.step import Step
 
 SHOWN_NS = 2 * NS
 WARNING_NS = 5 * NS
 """A command takes 5 to 40 ms; a hundred at once on two cores took 1.6 s."""
-
-CRITICAL_NS = 60 * NS
 
 
 class RuncSlow:
@@ -33,7 +31,7 @@ class RuncSlow:
         verb = "took" if step.end is not None else "has been running for"
         behind = f"; {wording.call(call)} waits for it" if call and call.rpc.end is None else ""
         return Verdict(
-            self.kind, step.id, _severity(until - step.start), step.start,
+            self.kind, step.id, severity_of(until - step.start, WARNING_NS), step.start,
             f"runc {step.name}{what}{where} (process {step.pid}) {verb} {lasted}{behind}.",
             end=step.end,
             pods=(pod,) if pod else (),
@@ -47,9 +45,3 @@ class RuncSlow:
                 "cgroup.freeze of the pod's cgroup; systemctl list-jobs; iostat",
             ),
         )  # fmt: skip
-
-
-def _severity(length: int) -> Severity:
-    if length >= CRITICAL_NS:
-        return "critical"
-    return "warning" if length >= WARNING_NS else "info"

@@ -6,15 +6,12 @@ from dataclasses import dataclass, field
 
 from tracer.facts import CriCall
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Severity, Verdict
+from tracer.findings.finding import Evidence, Verdict, severity_of
 from tracer.findings.scene import NS, Scene
 from tracer.node import NodeEvent
 
 WARNING_NS = 3 * NS
 """A planned restart of containerd takes less."""
-
-CRITICAL_NS = 60 * NS
-"""A third of the time after which the kubelet calls its PLEG unhealthy."""
 
 LOOP = 3
 LOOP_NS = 600 * NS
@@ -98,7 +95,7 @@ class RuntimeDown:
             summary = f"{who} was gone for {wording.seconds(length)}; process {started.pid} serves {path} now"
         if calls:
             summary += f"; {len(calls)} call{'s' * (len(calls) != 1)} ended with the connection"
-        severity = _severity(length)
+        severity = severity_of(length, WARNING_NS)
         if stops >= LOOP:
             summary += f"; it is the {stops}. stop within {wording.seconds(LOOP_NS)}: the runtime restarts in a loop"
             severity = "critical"
@@ -119,9 +116,3 @@ class RuntimeDown:
                 "dmesg for OOM kills and segmentation faults; GET /api/v1/node-events?kind=oom_kill",
             ),
         )  # fmt: skip
-
-
-def _severity(length: int) -> Severity:
-    if length >= CRITICAL_NS:
-        return "critical"
-    return "warning" if length >= WARNING_NS else "info"

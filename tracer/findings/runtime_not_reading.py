@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from tracer import stamps
 from tracer.facts import CriCall
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Severity, Verdict
+from tracer.findings.finding import Evidence, Verdict, severity_of
 from tracer.findings.scene import NS, Scene
 
 SHOWN_NS = NS
 WARNING_NS = 2 * NS
-CRITICAL_NS = 60 * NS
-"""A third of the time after which the kubelet calls its PLEG unhealthy."""
 
 QUIET_NS = NS
 """Requests that wait within this of each other are one stop."""
@@ -98,7 +96,7 @@ class RuntimeNotReading:
             for call in stop.worked.values()
         ]
         return Verdict(
-            self.kind, path, _severity(length), stop.start,
+            self.kind, path, severity_of(length, WARNING_NS), stop.start,
             f"{who} {verb} its socket {path} for {wording.seconds(length)}: "
             f"{len(stop.calls)} request{'s' * (len(stop.calls) != 1)} waited, the longest {wording.call(longest)}; "
             "the process was stopped or starved, not slow at one call.",
@@ -116,9 +114,3 @@ class RuntimeNotReading:
                 "goroutines, before anybody restarts it."),
             ),
         )  # fmt: skip
-
-
-def _severity(length: int) -> Severity:
-    if length >= CRITICAL_NS:
-        return "critical"
-    return "warning" if length >= WARNING_NS else "info"

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from tracer import stamps
 from tracer.facts import CriCall
 from tracer.findings import wording
-from tracer.findings.finding import Evidence, Severity, Verdict
+from tracer.findings.finding import Evidence, Verdict, severity_of
 from tracer.findings.scene import NS, Scene
 from tracer.runtime.step import Step
 
 SHOWN_NS = NS
 WARNING_NS = 2 * NS
-CRITICAL_NS = 60 * NS
-"""A third of the time after which the kubelet calls its PLEG unhealthy, should it wait for this pod."""
 
 QUIET_NS = NS
 """Calls to one shim that hang within this of each other are one hang."""
@@ -104,7 +102,7 @@ class ShimHung:
             for call in calls
         ]
         return Verdict(
-            self.kind, pid, _severity(hang.until - hang.start), hang.start,
+            self.kind, pid, severity_of(hang.until - hang.start, WARNING_NS), hang.start,
             f"{whose} (process {pid}) {verb} {first.name} for {lasted}{for_whom}; no runc ran for it meanwhile.",
             end=end,
             pods=(pod,) if pod else (),
@@ -129,9 +127,3 @@ def _unread(step: Step) -> str:
     if wait < SHOWN_NS:
         return "; the shim had read it at once"
     return f", {wording.seconds(wait)} of it unread by the shim"
-
-
-def _severity(length: int) -> Severity:
-    if length >= CRITICAL_NS:
-        return "critical"
-    return "warning" if length >= WARNING_NS else "info"

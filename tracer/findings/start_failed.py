@@ -6,15 +6,12 @@ from collections.abc import Hashable, Iterator
 
 from tracer.facts import EXITED, RUNNING, CriCall, ListedContainer
 from tracer.findings import wording
-from tracer.findings.finding import Confidence, Evidence, Verdict
+from tracer.findings.finding import Confidence, Verdict
 from tracer.findings.scene import NS, Scene
-from tracer.findings.troubles import Trouble, Troubles, failed, gave_up, said
+from tracer.findings.troubles import Trouble, Troubles, failed, gave_up, said, told
 from tracer.node import NodeEvent
 
 STARTS = frozenset({"RunPodSandbox", "CreateContainer", "StartContainer"})
-
-FORGIVEN_NS = 360 * NS
-"""What has not failed for longer is not tried any more: the kubelet's longest back-off is 300 s."""
 
 MAX_HANDLERS = 32
 """Runtime handlers counted; a node has a handful."""
@@ -49,11 +46,8 @@ class StartFailed:
         for call in scene.ended:
             if call.method in STARTS and call.pod is not None and scene.kubelet_of(call) is not None:
                 self._take(call, scene)
-        for key, trouble in self._troubles:
-            over = scene.now - trouble.last >= FORGIVEN_NS
-            yield self._verdict(key, trouble, scene, end=trouble.last if over else None)
-            if over:
-                self._troubles.over(key)
+        for key, trouble, end in self._troubles.shown(scene.now):
+            yield self._verdict(key, trouble, scene, end=end)
 
     def _take(self, call: CriCall, scene: Scene) -> None:
         bad = failed(call) or gave_up(call)
@@ -87,7 +81,7 @@ class StartFailed:
         calls = trouble.named
         causes = [call for call in calls if not reserved(call)]
         cause = causes[-1] if causes else trouble.first
-        times = "once" if trouble.times == 1 else f"{trouble.times} times"
+        times = wording.times(trouble.times)
         first = next((call for call in calls if gave_up(call)), None)
         unknown: list[str] = []
         confidence: Confidence = "high"
@@ -99,8 +93,8 @@ class StartFailed:
             summary += self._abandoned(first, calls, followers)
             unknown.append(f"What the runtime does for the first {first.method}: see its steps, if any were seen.")
         elif followers and not causes:
-            told, confidence = self._unseen(trouble)
-            summary += told
+            conflict, confidence = self._unseen(trouble)
+            summary += conflict
             if confidence != "high":
                 unknown.append("The attempt that holds the name: it began before the trace, or was not seen.")
         else:
@@ -116,14 +110,13 @@ class StartFailed:
         contradiction = self._contradiction(cause, scene) if trouble.times > 1 else None
         if contradiction:
             summary += f"; {contradiction}"
-        evidence = [Evidence(c.rpc.start, f"{wording.call(c)}: {said(c)}", c.id) for c in (*causes[:8], trouble.latest)]
         return Verdict(
             self.kind, key, "warning", trouble.start, f"{summary}.",
             end=end,
             pods=trouble.all_pods,
             calls=calls,
             explains=frozenset(trouble.calls),
-            evidence=evidence,
+            evidence=told((*causes[:8], trouble.latest)),
             confidence=confidence,
             unknown=tuple(unknown),
             next_steps=_steps(cause),

@@ -7,7 +7,7 @@ from tracer.facts import CriCall
 from tracer.findings import wording
 from tracer.findings.finding import Evidence, Verdict
 from tracer.findings.scene import NS, Scene
-from tracer.findings.troubles import Trouble, Troubles, failed, gave_up
+from tracer.findings.troubles import FORGIVEN_NS, Trouble, Troubles, failed, gave_up
 
 STOPS = frozenset({"StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox"})
 
@@ -20,9 +20,6 @@ MANY = 4
 
 MAX_PARENTS = 2048
 """Pods whose cgroup is known."""
-
-FORGIVEN_NS = 360 * NS
-"""What does not hang for longer is not tried any more: the kubelet's longest back-off is 300 s."""
 
 MAX_BEHIND = 64
 """Stops at once that wait for an earlier one."""

@@ -1,17 +1,21 @@
 """Troubles: failures of one kind and place, counted from the first to the last, however often they are tried again."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tracer.facts import CriCall, Pod
 from tracer.findings import wording
+from tracer.findings.finding import Evidence
 
 MAX_CALLS = 64
 """Calls named in one finding: the first, and the latest others."""
 
 MAX_PODS = 64
 """Pods named in one finding."""
+
+FORGIVEN_NS = 360 * wording.NS
+"""What has not failed for longer is not tried any more: the kubelet's longest back-off is 300 s."""
 
 MAX_TROUBLES = 128
 """Troubles of one rule at once; the oldest makes room."""
@@ -81,6 +85,14 @@ class Troubles:
     def over(self, key: Hashable) -> None:
         self._troubles.pop(key, None)
 
+    def shown(self, now: int, forgiven: int = FORGIVEN_NS) -> Iterator[tuple[Hashable, Trouble, int | None]]:
+        """Each with its end, None while it goes on; one that ended (no failure for so long, ns) is then forgotten."""
+        for key, trouble in self:
+            over = now - trouble.last >= forgiven
+            yield key, trouble, trouble.last if over else None
+            if over:
+                self.over(key)
+
 
 def failed(call: CriCall) -> bool:
     """Whether the server answered with an error, whichever it was."""
@@ -93,6 +105,11 @@ def failed(call: CriCall) -> bool:
 def gave_up(call: CriCall) -> bool:
     """Whether the client's deadline ended it."""
     return call.rpc.ended_by == "deadline"
+
+
+def told(calls: Iterable[CriCall]) -> list[Evidence]:
+    """Each with the server's words."""
+    return [Evidence(call.rpc.start, f"{wording.call(call)}: {said(call)}", call.id) for call in calls]
 
 
 def said(call: CriCall) -> str:

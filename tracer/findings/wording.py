@@ -53,6 +53,11 @@ def error(text: str) -> str:
     return f"{text[:80]} … {text[80 - MAX_ERROR + 3 :]}"
 
 
+def times(count: int) -> str:
+    """1 -> "once", 3 -> "3 times"."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def several(names: Iterable[str], most: int = 3) -> str:
     """`a, b, c and 4 more`."""
     found = list(dict.fromkeys(names))
