@@ -8,24 +8,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from tracer import protowire
 from tracer.metadata import STATUS
+from tracer.protowire import LENGTH, VARINT, Cut, Malformed, varint
 
 TASK = "containerd.task."
 SANDBOX = "containerd.runtime.sandbox."
 EVENTS = "containerd.services.events.ttrpc."
 
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
-_MAX_VARINT = 10
 _UINT32 = 0xFFFFFFFF  # what protobuf keeps of a longer number
 
 _WITH_EXEC_ID = frozenset({"State", "Start", "Delete", "Exec", "Kill", "ResizePty", "CloseIO", "Wait"})
 """Task methods whose request's field 2 is `exec_id`."""
 
 _NAMESPACE_KEY = b"containerd-namespace-ttrpc"
-
-
-class Malformed(Exception):  # noqa: N818  (never leaves the wire)
-    """The bytes are not a message of that kind."""
 
 
 class Message(NamedTuple):
@@ -85,51 +81,18 @@ Field = tuple[int, int, bytes]
 
 def fields(data: bytes, *, whole: bool = True) -> Iterator[Field]:
     """Every field of a message. Raises `Malformed`; a message that is not `whole` may end within a field."""
-    at, end = 0, len(data)
     try:
-        while at < end:
-            tag = data[at]
-            at += 1
-            if tag > 0x7F:
-                tag, at = _varint(data, at - 1)
-            if tag < 8:
-                raise Malformed
+        for tag, begin, until in protowire.fields(data, 0, len(data)):
             wire = tag & 7
-            if wire == _LENGTH:
-                length = data[at]
-                at += 1
-                if length > 0x7F:
-                    length, at = _varint(data, at - 1)
-                begin, at = at, at + length
-                if at > end and whole:
-                    raise Malformed
-                yield tag, 0, data[begin:at]
-            elif wire == _VARINT:
-                number = data[at]
-                at += 1
-                if number > 0x7F:
-                    number, at = _varint(data, at - 1)
-                yield tag, number, b""
-            elif wire in (_FIXED64, _FIXED32):
-                at += 8 if wire == _FIXED64 else 4
-                if at > end and whole:
-                    raise Malformed
-            else:
-                raise Malformed  # groups: proto2 only, and gone from there too
-    except IndexError:
+            if wire == LENGTH:
+                yield tag, 0, data[begin:until]
+            elif wire == VARINT:
+                yield tag, data[begin] if until - begin == 1 else varint(data, begin, until)[0], b""
+    except Cut as cut:
         if whole:
-            raise Malformed from None
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 7 * _MAX_VARINT, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise Malformed
+            raise
+        if cut.begin:
+            yield cut.tag, 0, data[cut.begin :]
 
 
 @lru_cache(maxsize=1024)
@@ -155,15 +118,15 @@ def read_request(message: Message) -> Request:
     service = method = ""
     payload, timeout, namespaced = b"", None, False
     for tag, number, raw in fields(message.body, whole=message.whole):
-        if tag == 1 << 3 | _LENGTH:
+        if tag == 1 << 3 | LENGTH:
             service = _text(raw)
-        elif tag == 2 << 3 | _LENGTH:
+        elif tag == 2 << 3 | LENGTH:
             method = _text(raw)
-        elif tag == 3 << 3 | _LENGTH:
+        elif tag == 3 << 3 | LENGTH:
             payload = raw
-        elif tag == 4 << 3 | _VARINT:
+        elif tag == 4 << 3 | VARINT:
             timeout = number or None
-        elif tag == 5 << 3 | _LENGTH:
+        elif tag == 5 << 3 | LENGTH:
             namespaced = namespaced or _NAMESPACE_KEY in raw
     if not service or not method:
         raise Malformed
@@ -174,9 +137,9 @@ def read_response(message: Message) -> tuple[str | None, str, bytes]:
     """(status, its text, payload); the status of an answer that states none is OK."""
     status, text, payload = "OK", "", b""
     for tag, _, raw in fields(message.body, whole=message.whole):
-        if tag == 1 << 3 | _LENGTH:
+        if tag == 1 << 3 | LENGTH:
             status, text = _read_status(raw)
-        elif tag == 2 << 3 | _LENGTH:
+        elif tag == 2 << 3 | LENGTH:
             payload = raw
     return status, text, payload
 
@@ -184,9 +147,9 @@ def read_response(message: Message) -> tuple[str | None, str, bytes]:
 def _read_status(raw: bytes) -> tuple[str, str]:
     code, text = 0, ""
     for tag, number, value in fields(raw):
-        if tag == 1 << 3 | _VARINT:
+        if tag == 1 << 3 | VARINT:
             code = number
-        elif tag == 2 << 3 | _LENGTH:
+        elif tag == 2 << 3 | LENGTH:
             text = value.decode(errors="replace")
     return (STATUS[code] if code < len(STATUS) else "UNKNOWN"), text
 
@@ -202,11 +165,11 @@ def state_request(call: ShimCall, payload: bytes, *, whole: bool) -> None:
         return
     with_exec_id = task and call.method in _WITH_EXEC_ID
     for tag, number, raw in fields(payload, whole=whole):
-        if tag == 1 << 3 | _LENGTH:
+        if tag == 1 << 3 | LENGTH:
             call.id = _text(raw) or None
-        elif tag == 2 << 3 | _LENGTH and with_exec_id:
+        elif tag == 2 << 3 | LENGTH and with_exec_id:
             call.exec_id = _text(raw) or None
-        elif tag == 3 << 3 | _VARINT and call.method == "Kill":
+        elif tag == 3 << 3 | VARINT and call.method == "Kill":
             call.signal = number & _UINT32
 
 
@@ -225,11 +188,11 @@ def state_answer(call: ShimCall, payload: bytes) -> None:
     if status:
         call.exit_status = 0  # proto3 leaves a zero out
     for tag, number, _ in fields(payload):
-        if tag == pid << 3 | _VARINT:
+        if tag == pid << 3 | VARINT:
             call.pid = number & _UINT32
             if not status:
                 return
-        elif tag == status << 3 | _VARINT:
+        elif tag == status << 3 | VARINT:
             call.exit_status = number & _UINT32
 
 
@@ -261,13 +224,13 @@ def _state_event(call: ShimCall, payload: bytes) -> None:
         call.exit_status = 0
     for tag, number, raw in fields(_inner(_inner(envelope, 4), 2)):
         which = tag >> 3
-        if tag & 7 == _LENGTH and which == container:
+        if tag & 7 == LENGTH and which == container:
             call.id = _text(raw) or None
-        elif tag & 7 == _LENGTH and which == process:
+        elif tag & 7 == LENGTH and which == process:
             call.exec_id = _text(raw) or None
-        elif tag & 7 == _VARINT and which == pid:
+        elif tag & 7 == VARINT and which == pid:
             call.pid = number & _UINT32
-        elif tag & 7 == _VARINT and which == status:
+        elif tag & 7 == VARINT and which == status:
             call.exit_status = number & _UINT32
     if call.exec_id == call.id:
         call.exec_id = None  # the container's own process
@@ -276,6 +239,6 @@ def _state_event(call: ShimCall, payload: bytes) -> None:
 def _inner(data: bytes, number: int) -> bytes:
     found = b""
     for tag, _, raw in fields(data):
-        if tag == number << 3 | _LENGTH:
+        if tag == number << 3 | LENGTH:
             found = raw
     return found

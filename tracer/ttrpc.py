@@ -10,8 +10,9 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from struct import Struct
 
+from tracer.protowire import Malformed
 from tracer.records import Closed, Data, Exit, Opened, Record
-from tracer.shimcalls import Malformed, Message, ShimCall, read_request, read_response, state_answer, state_request
+from tracer.shimcalls import Message, ShimCall, read_request, read_response, state_answer, state_request
 from tracer.streams import Way
 from tracer.texts import redact
 

@@ -9,7 +9,7 @@ from tests.fuzz.script import GONE, LOST, MAX_LATE, Entry, entries, packed
 from tracer import heads
 from tracer.heads import PREFACE
 from tracer.messages import PREFIX
-from tracer.redact.wire import LENGTH, Malformed, fields
+from tracer.protowire import LENGTH, Malformed, fields
 
 DEEPEST = 8  # message in message that is changed
 

@@ -6,7 +6,7 @@ wrong one shows no more of a text than where it could be cut into fields.
 
 import re
 
-from tracer.redact.wire import LENGTH, VARINT, Field, Malformed, fields
+from tracer.protowire import LENGTH, VARINT, Field, Malformed, fields
 
 MAX_DEPTH = 16
 """Messages in messages followed; deeper ones are overwritten whole."""

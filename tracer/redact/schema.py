@@ -11,7 +11,7 @@ from typing import Any, Union
 from google.protobuf.descriptor import FieldDescriptor
 
 from tracer.protocol import api_pb2
-from tracer.redact.wire import FIXED32, FIXED64, LENGTH, VARINT
+from tracer.protowire import FIXED32, FIXED64, LENGTH, VARINT
 from tracer.streams import Way
 
 SECRET_FIELDS = frozenset({

@@ -7,11 +7,11 @@ a message begins a write with it, so any write can be where a late start or a ga
 from collections import deque
 from functools import partial
 
+from tracer.protowire import LENGTH, VARINT
 from tracer.redact.content import Contents
 from tracer.redact.cover import COVER, Cover
 from tracer.redact.messages import Messages
 from tracer.redact.schema import Plan, Rule
-from tracer.redact.wire import LENGTH, VARINT
 from tracer.streams import Chunk, Gap, Way
 
 HEAD = 10

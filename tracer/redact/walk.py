@@ -1,8 +1,8 @@
 """Which bytes of a message whose schema is known are secret: a walk over its wire bytes, guided by a plan."""
 
+from tracer.protowire import LENGTH, VARINT, Malformed, fields
 from tracer.redact import guess
 from tracer.redact.schema import KNOWN_ANNOTATIONS, Plan, Rule
-from tracer.redact.wire import LENGTH, VARINT, Malformed, fields
 
 Ranges = list[tuple[int, int]]
 """Half-open ranges of bytes to overwrite, ascending."""

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.redact.canary import CONTAINER, SANDBOX, UID, calls
+from tracer.protowire import Malformed, fields
 from tracer.records import Exec
 from tracer.redact import http1, process
 from tracer.redact.content import Contents, overwritten
@@ -18,7 +19,6 @@ from tracer.redact.guess import secrets
 from tracer.redact.proof import proven
 from tracer.redact.schema import SECRET_FIELDS, Plan, Rule, plan_for, plan_of
 from tracer.redact.walk import Walk
-from tracer.redact.wire import Malformed, fields
 
 TEXT_FIELDS = Path(__file__).parents[2] / "data" / "cri-text-fields.txt"
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tests.unit.wire.shim import C1, C2, E1, STEP, Shim, answer, calls, cut, message, number, proto, request
 from tracer import ttrpc
+from tracer.protowire import Malformed
 from tracer.records import Data, Exit
-from tracer.shimcalls import Malformed, fields
+from tracer.shimcalls import fields
 from tracer.ttrpc import MAX_EARLY, MAX_KEPT, MAX_OPEN, Ttrpc
 
 

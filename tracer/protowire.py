@@ -12,12 +12,21 @@ Field = tuple[int, int, int]
 """A field's tag (number << 3 | wire type) and where its value begins and ends. A plain tuple: millions are made."""
 
 
-class Malformed(Exception):  # noqa: N818  (never leaves this package)
+class Malformed(Exception):  # noqa: N818  (never leaves the wire)
     """The bytes are not a message; `at` is where the field begins that cannot be."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int = 0) -> None:
         super().__init__(at)
         self.at = at
+
+
+class Cut(Malformed):
+    """The bytes end within a field; `tag` and `begin` are those of a LENGTH field whose value has begun, else 0."""
+
+    def __init__(self, at: int, tag: int = 0, begin: int = 0) -> None:
+        super().__init__(at)
+        self.tag = tag
+        self.begin = begin
 
 
 def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
@@ -33,7 +42,7 @@ def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
         wire = tag & 7
         if wire == LENGTH:
             if at >= end:
-                raise Malformed(start)
+                raise Cut(start)
             length = data[at]
             if length > 0x7F:
                 length, at = varint(data, at, end, start)
@@ -54,7 +63,7 @@ def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
         else:
             raise Malformed(start)  # groups: proto2 only, and gone from there too
         if at > end:
-            raise Malformed(start)
+            raise Cut(start, tag, begin) if wire == LENGTH else Cut(start)
         yield tag, begin, at
 
 
@@ -69,4 +78,5 @@ def varint(data: bytes, at: int, end: int, start: int | None = None) -> tuple[in
         if byte < 0x80:
             return value, at
         shift += 7
-    raise Malformed(begin if start is None else start)
+    start = begin if start is None else start
+    raise Malformed(start) if at - begin >= MAX_VARINT else Cut(start)
