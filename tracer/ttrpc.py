@@ -37,9 +37,9 @@ MAX_WAITING = 1024
 MAX_EARLY = 64
 """Answers of one connection kept that have no request: its record is late, or older than the tracer."""
 
-_REQUEST, _RESPONSE, _DATA = 1, 2, 3
-_TYPES: dict[Way, tuple[int, int]] = {"request": (_REQUEST, _DATA), "response": (_RESPONSE, _DATA)}
-_FLAGS = 0x07  # remote closed, remote open, no data
+REQUEST, RESPONSE, DATA = 1, 2, 3
+TYPES: dict[Way, tuple[int, int]] = {"request": (REQUEST, DATA), "response": (RESPONSE, DATA)}
+FLAGS = 0x07  # remote closed, remote open, no data
 _Process = tuple[int | None, str | None]
 _NOBODY: _Process = (None, None)
 
@@ -245,9 +245,9 @@ class Ttrpc:
     def _message(
         self, connection: _Connection, flow: _Flow, message: Message, end: int, time: int, changed: list[ShimCall]
     ) -> None:
-        if message.type == _REQUEST:
+        if message.type == REQUEST:
             self._request(connection, flow, message, end, time, changed)
-        elif message.type == _RESPONSE:
+        elif message.type == RESPONSE:
             call = connection.open.get(message.stream)
             if call is None:
                 connection.early[message.stream] = (flow.begin, end, time, message)
@@ -319,7 +319,7 @@ class Ttrpc:
 
 def _begins(head: bytes | bytearray, body: bytes) -> bool:
     """Whether, for all that is seen of it, a request or an answer: they begin with one of their first two fields."""
-    return head[8] != _DATA and (not body or not any(head[:4]) or body in _FIRST_TAGS)
+    return head[8] != DATA and (not body or not any(head[:4]) or body in _FIRST_TAGS)
 
 
 def _believable(way: Way, head: bytes | bytearray) -> bool:
@@ -328,7 +328,7 @@ def _believable(way: Way, head: bytes | bytearray) -> bool:
 
 def _may_be(way: Way, length: int, stream: int, kind: int, flags: int) -> bool:
     # A stream of a client: servers open none.
-    return length <= MAX_BODY and stream & 1 == 1 and kind in _TYPES[way] and not flags & ~_FLAGS
+    return length <= MAX_BODY and stream & 1 == 1 and kind in TYPES[way] and not flags & ~FLAGS
 
 
 # what a reader's records say
@@ -362,7 +362,7 @@ def _placed(flow: _Flow, record: Data) -> int | None:
     A read begins with a message: the reader takes heads and bodies one by one out of what each read gave it.
     """
     head = record.data[:HEAD]
-    if _believable(flow.way, head) and head[8] != _DATA:
+    if _believable(flow.way, head) and head[8] != DATA:
         _, stream, _, _ = _HEAD.unpack(head)
         for begin, _, call in flow.waiting:
             if call.stream == stream:

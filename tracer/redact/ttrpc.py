@@ -13,21 +13,15 @@ from tracer.redact.cover import COVER, Cover
 from tracer.redact.messages import Messages
 from tracer.redact.schema import Plan, Rule
 from tracer.streams import Chunk, Gap, Way
-
-HEAD = 10
-MAX_BODY = 4 * 1024 * 1024  # ttrpc `messageLengthMax`
+from tracer.ttrpc import FLAGS, HEAD, MAX_BODY, REQUEST, RESPONSE, TYPES
 
 MAX_HEADS = 64
 """Heads remembered of each direction; a reader is rarely so many messages behind."""
 
-_REQUEST, _RESPONSE, _DATA = 1, 2, 3
-_TYPES: dict[Way, tuple[int, int]] = {"request": (_REQUEST, _DATA), "response": (_RESPONSE, _DATA)}
-_FLAGS = 0x07  # remote closed, remote open, no data
-
 _STATUS = Plan("Status", {1 << 3 | VARINT: Rule.KEEP, 2 << 3 | LENGTH: Rule.OVERWRITE})
 _METADATA = Plan("KeyValue", {1 << 3 | LENGTH: Rule.KEEP, 2 << 3 | LENGTH: Rule.OVERWRITE})
 _BODIES = {
-    _REQUEST: Plan(
+    REQUEST: Plan(
         "Request",
         {
             1 << 3 | LENGTH: Rule.KEEP,  # service
@@ -37,7 +31,7 @@ _BODIES = {
             5 << 3 | LENGTH: _METADATA,
         },
     ),
-    _RESPONSE: Plan("Response", {1 << 3 | LENGTH: _STATUS, 2 << 3 | LENGTH: Rule.GUESS}),
+    RESPONSE: Plan("Response", {1 << 3 | LENGTH: _STATUS, 2 << 3 | LENGTH: Rule.GUESS}),
 }
 
 
@@ -47,8 +41,8 @@ class Ttrpc:
     def __init__(self, contents: Contents, covers: dict[Way, Cover]) -> None:
         self.covers = covers
         self._contents = contents
-        self._messages = {way: self._begin(way) for way in _TYPES}
-        self._heads: dict[Way, deque[bytes]] = {way: deque(maxlen=MAX_HEADS) for way in _TYPES}
+        self._messages = {way: self._begin(way) for way in TYPES}
+        self._heads: dict[Way, deque[bytes]] = {way: deque(maxlen=MAX_HEADS) for way in TYPES}
 
     def _begin(self, way: Way) -> Messages:
         return Messages(HEAD, partial(_length, way), partial(self._clean, way))
@@ -83,5 +77,5 @@ class Ttrpc:
 def _length(way: Way, head: bytes) -> int | None:
     length = int.from_bytes(head[:4], "big")
     stream = int.from_bytes(head[4:8], "big")
-    believed = length <= MAX_BODY and stream and head[8] in _TYPES[way] and not head[9] & ~_FLAGS
+    believed = length <= MAX_BODY and stream and head[8] in TYPES[way] and not head[9] & ~FLAGS
     return length if believed else None
