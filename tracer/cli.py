@@ -238,25 +238,13 @@ def replay(
 
     from tracer.agent import Replayed  # noqa: PLC0415
     from tracer.capture import CaptureFile  # noqa: PLC0415
-    from tracer.replay import Result  # noqa: PLC0415
-    from tracer.replay import replay as run_replay  # noqa: PLC0415
     from tracer.store import Store  # noqa: PLC0415
 
     with _clear_errors(), contextlib.ExitStack() as stack:
         source = CaptureFile(capture)
         server = stack.enter_context(_server(listen)) if serve else None
         rows = stack.enter_context(Store(store, patient=True)) if serve or store else None
-        result = Result()
-
-        def feed(found: list[Any]) -> None:
-            result.feed(found)
-            if rows:
-                rows.feed(found)
-            if server:
-                server.feed(found)
-
-        with _progress(f"replaying {capture.name}") as progress:
-            pipeline, damage = run_replay(source, feed, progress)
+        result, pipeline, damage = _replayed(source, *(each.feed for each in (rows, server) if each))
         found = result.object(str(capture), pipeline)
         if json_to == "-":
             sys.stdout.buffer.write(to_json(found) + b"\n")
@@ -317,15 +305,27 @@ def why(
         raise typer.Exit(1)
 
 
-def _replayed(path: Path) -> tuple[Any, Any]:
-    """(result, pipeline) of a capture."""
-    from tracer.capture import CaptureFile  # noqa: PLC0415
+def _replayed(capture: Any, *outputs: Any) -> tuple[Any, Any, Any]:
+    """(result, pipeline, damage or None) of an open capture, shown to the outputs as well."""
     from tracer.replay import Result  # noqa: PLC0415
     from tracer.replay import replay as run_replay  # noqa: PLC0415
 
     result = Result()
-    with _progress(f"replaying {path.name}") as progress:
-        pipeline, damage = run_replay(CaptureFile(path), result.feed, progress)
+
+    def feed(rows: list[Any]) -> None:
+        for output in (result.feed, *outputs):
+            output(rows)
+
+    with _progress(f"replaying {Path(capture.path).name}") as progress:
+        pipeline, damage = run_replay(capture, feed, progress)
+    return result, pipeline, damage
+
+
+def _found(path: Path) -> tuple[Any, Any]:
+    """(result, pipeline) of a capture; what it lacks by damage is only said."""
+    from tracer.capture import CaptureFile  # noqa: PLC0415
+
+    result, pipeline, damage = _replayed(CaptureFile(path))
     if damage:
         log.error("%s", damage)
     return result, pipeline
@@ -335,7 +335,7 @@ def _why_of_capture(path: Path) -> dict[str, Any]:
     from tracer.outputs.usage import Usage  # noqa: PLC0415
     from tracer.outputs.why import why as verdict  # noqa: PLC0415
 
-    result, pipeline = _replayed(path)
+    result, pipeline = _found(path)
     usage = Usage()
     usage.feed(result.rows())
     now = pipeline.now + pipeline.rows.offset
@@ -417,22 +417,16 @@ def perfetto(
 
     if capture and store:
         raise typer.BadParameter("give a capture or --store, not both")
-    with _clear_errors(), contextlib.ExitStack() as stack:
-        try:
-            file = stack.enter_context(output.open("wb" if force else "xb"))
-        except FileExistsError:
-            raise TracerError(f"{output} exists already; --force overwrites it") from None
+    with _clear_errors():
         if capture:
-            result, _ = _replayed(capture)
-            pieces = trace(result.rows())
+            pieces = trace(_found(capture)[0].rows())
         elif store:
             pieces = trace(_stored_rows(store, since))
         else:
             from tracer.asking import download  # noqa: PLC0415
 
             pieces = download(url, "/api/v1/export/perfetto", since=since)
-        for piece in pieces:
-            file.write(piece)
+        _save(output, pieces, overwrite=force)
     log.info("%s: %d bytes; open it in https://ui.perfetto.dev", output, output.stat().st_size)
 
 
@@ -461,7 +455,7 @@ def otlp(
 
     with _clear_errors():
         collector = endpoint(url)
-        rows = _replayed(capture)[0].rows() if capture else _stored_rows(store, since)
+        rows = _found(capture)[0].rows() if capture else _stored_rows(store, since)
         from tracer.outputs.otlp.export import export  # noqa: PLC0415
 
         log.info("%d spans sent to %s", export(rows, collector, share), url)
@@ -485,17 +479,20 @@ def recording(
             if not kept:
                 raise TracerError(f"{url} keeps no recording; POST /api/v1/recordings makes one (docs/rest.md)")
             ident = kept[0]["id"]
-        pieces = download(url, f"/api/v1/recordings/{ident}")
-        first = next(pieces, b"")
-        try:
-            file = output.open("wb" if force else "xb")
-        except FileExistsError:
-            raise TracerError(f"{output} exists already; --force overwrites it") from None
-        with file:
-            file.write(first)
-            for piece in pieces:
-                file.write(piece)
+        _save(output, download(url, f"/api/v1/recordings/{ident}"), overwrite=force)
     log.info("%s: %d bytes; `criscope replay` decodes it", output, output.stat().st_size)
+
+
+def _save(path: Path, pieces: Iterator[bytes], *, overwrite: bool) -> None:
+    """Write a new file, once there is something to write: no empty one is left where nobody answers."""
+    first = next(pieces, b"")
+    try:
+        file = path.open("wb" if overwrite else "xb")
+    except FileExistsError:
+        raise TracerError(f"{path} exists already; --force overwrites it") from None
+    with file:
+        file.write(first)
+        file.writelines(pieces)
 
 
 def _stored_rows(path: Path, since: str) -> list[Any]:

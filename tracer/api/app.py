@@ -401,7 +401,7 @@ def create_app(
     def verdict(query: Annotated[WhyQuery, Query()]) -> Response:
         """The verdict: one sentence, the findings it rests on, what is not known, and what to try."""
         now = live.now()
-        window = Window(since=max(0, moment(query.since, now)))
+        window = reads.window(query.since, None)
         ended = store.page("finding", window, Filter(status="ended"), limit=LIMIT, now=now).items
         active = live.findings()
         known = {each["id"] for each in active}
@@ -413,7 +413,7 @@ def create_app(
     def shares(query: Annotated[UsageQuery, Query()]) -> Response:
         """Who calls the runtime, and what it costs: of the minutes since then, at most an hour."""
         now = live.now()
-        since = max(0, moment(query.since, now))
+        since = moment(query.since, now)
         items = usage.shares(query.by, since, now)
         return _json({"since": rfc3339(since), "until": rfc3339(now), "items": items})
 
@@ -493,8 +493,8 @@ class _Reads:
     def window(self, since: str | None, until: str | None) -> Window:
         now = self._live.now()
         window = Window(
-            since=None if since is None else max(0, moment(since, now)),
-            until=None if until is None else max(0, moment(until, now)),
+            since=None if since is None else moment(since, now),
+            until=None if until is None else moment(until, now),
         )
         if window.since is not None and window.until is not None and window.since > window.until:
             raise Problem(400, "since: it is later than until")

@@ -211,3 +211,8 @@ def test_a_perfetto_trace_of_a_capture_and_of_its_store_hold_the_same(tmp_path):
     sizes = [len(Trace.FromString(path.read_bytes()).packet) for path in (one, two)]
     assert sizes[0] == sizes[1] > 500
     assert "--force" in run("export", "perfetto", DATA / "k120.jsonl.gz", "--output", one, expect=2)[1]
+
+
+def test_where_nobody_answers_no_empty_file_is_left(tmp_path):
+    run("export", "perfetto", "--url", "http://127.0.0.1:9", "--output", tmp_path / "trace", expect=2)
+    assert list(tmp_path.iterdir()) == []
