@@ -213,7 +213,7 @@ def test_a_plugin_that_bound_its_path_inside_a_container_is_shown_as_the_kubelet
     program = """
         import socket, sys
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind("/tmp/csi.sock")
+        listener.bind(sys.argv[1])
         listener.listen()
         print("ready", flush=True)
         served = listener.accept()[0]
@@ -222,11 +222,14 @@ def test_a_plugin_that_bound_its_path_inside_a_container_is_shown_as_the_kubelet
         sys.stdin.read()
     """
     paths = [place / "plugins" / driver / "csi.sock" for driver in ("one", "two")]
+    inside = place.parents[1] / "csi"
+    inside.mkdir()
     with traced(place / "*") as source:
         for path in paths:
             path.parent.mkdir(parents=True)
-            script = f'mount --bind {path.parent} /tmp && exec "$@"'
-            command = ["unshare", "-m", "sh", "-c", script, "-", sys.executable, "-c", textwrap.dedent(program)]
+            script = f'mount --bind {path.parent} {inside} && exec "$@"'
+            python = [sys.executable, "-c", textwrap.dedent(program), f"{inside}/csi.sock"]
+            command = ["unshare", "-m", "sh", "-c", script, "-", *python]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as plugin:
                 assert plugin.stdout is not None
                 assert plugin.stdout.readline() == "ready\n"

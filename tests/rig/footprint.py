@@ -205,17 +205,20 @@ def _command(pid: int) -> str:
 
 def _pids_in(cgroups: Iterable[Path]) -> Iterator[int]:
     for top in cgroups:
-        for procs in top.rglob("cgroup.procs"):
+        for cgroup in _cgroups_below(top):
             with contextlib.suppress(OSError):  # the pod went away meanwhile
-                yield from (int(pid) for pid in procs.read_text().split())
+                yield from (int(pid) for pid in (cgroup / "cgroup.procs").read_text().split())
 
 
 def _remove_cgroup(top: Path) -> None:
-    for path in sorted((entry for entry in top.rglob("*") if entry.is_dir()), reverse=True):
+    for path in sorted(_cgroups_below(top), reverse=True):
         with contextlib.suppress(OSError):
             path.rmdir()
-    with contextlib.suppress(OSError):
-        top.rmdir()
+
+
+def _cgroups_below(top: Path) -> Iterator[Path]:
+    """`top` and all below it; one that goes away meanwhile is passed over (`os.walk` ignores such errors)."""
+    return (Path(path) for path, _, _ in os.walk(top))
 
 
 def _text(path: Path) -> str:

@@ -8,9 +8,10 @@ const WORDS = { auto: "Theme: auto", dark: "Theme: dark", light: "Theme: light" 
 /** `changed` is called when the colours may be others. */
 export function theme(changed) {
   const button = byId("theme");
+  const systemDark = matchMedia("(prefers-color-scheme: dark)");
   const show = (name) => {
-    if (name === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = name;
+    const system = systemDark.matches ? "dark" : "light";
+    document.documentElement.dataset.theme = name === "auto" ? system : name;
     button.textContent = WORDS[name];
     changed();
   };
@@ -26,7 +27,7 @@ export function theme(changed) {
     }
     show(now);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+  systemDark.addEventListener("change", () => show(now));
 }
 
 function stored() {
