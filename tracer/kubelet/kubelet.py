@@ -277,12 +277,7 @@ class Kubelet:
             if isinstance(run, Sweep) and run.rival is not None and given is not None:
                 rival = run.rival
                 run.without(given)
-                rival.sent(given)
-                if given.rpc.end is None:
-                    self._run_of[given.id] = rival
-                else:
-                    rival.done(given, given.rpc.end)
-                    self._telling.show(changed.calls, given, rival.kind_of(given), rival.id)
+                self._give(given, rival, changed)
                 return run
         return self._new(Sweep(call, before(self._runs, time)))
 
@@ -341,13 +336,16 @@ class Kubelet:
                 first = other.calls[0]
                 break
         if first is not None:
-            sync = self._workers.run(first, pod, changed.passes)
-            sync.sent(first)
-            if first.rpc.end is None:
-                self._run_of[first.id] = sync
-            else:
-                sync.done(first, first.rpc.end)
-                self._telling.show(changed.calls, first, sync.kind_of(first), sync.id)
+            self._give(first, self._workers.run(first, pod, changed.passes), changed)
+
+    def _give(self, call: CriCall, run: Run, changed: Changed) -> None:
+        """A call that looked like another run's is this run's."""
+        run.sent(call)
+        if call.rpc.end is None:
+            self._run_of[call.id] = run
+        else:
+            run.done(call, call.rpc.end)
+            self._telling.show(changed.calls, call, run.kind_of(call), run.id)
 
     def _place_image(self, call: CriCall, changed: Changed) -> Run | None:
         if call.annotated:
