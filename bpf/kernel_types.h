@@ -162,6 +162,7 @@ struct task_struct {
 	int tgid;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	unsigned long long start_time; /* CLOCK_MONOTONIC, ns */
 	char comm[16];
 	struct files_struct *files;
 	struct nsproxy *nsproxy;

@@ -132,6 +132,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	if (!s || !mm)
 		return 0;
 	describe(&s->exec.head, RECORD_EXEC);
+	s->exec.forked = task->group_leader->start_time;
 	s->exec.ppid = task->real_parent->tgid;
 	bytes = mm->arg_end - mm->arg_start;
 	if (bytes > ARGV_BYTES)

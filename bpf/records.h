@@ -69,6 +69,7 @@ struct closed_record {
 
 struct exec_record {
 	struct record_head head;
+	__u64 forked; /* CLOCK_MONOTONIC, ns: when the process began */
 	__u32 ppid;
 	__u32 argv_bytes; /* strings, each with its NUL (the last may be cut), follow this structure */
 	__u32 env_bytes; /* and after them those of the environment */

@@ -164,10 +164,13 @@ def _write_closed(record: Closed) -> dict[str, Any]:
 
 
 def _write_exec(record: Exec) -> dict[str, Any]:
-    return {
+    line = {
         "t": record.time, "ev": "exec", "pid": record.pid, "ppid": record.ppid, "comm": record.comm,
         "argv": record.argv, "env": record.env,
     }  # fmt: skip
+    if record.forked is not None:
+        line["forked"] = record.forked
+    return line
 
 
 def _write_exit(record: Exit) -> dict[str, Any]:
@@ -348,6 +351,7 @@ class CaptureFile:
             _integer(line, "t"), _integer(line, "pid"), _integer(line, "ppid"), _text(line, "comm"),
             [_string(value, "argv") for value in argv],
             {_string(name, "env"): _string(value, "env") for name, value in env.items()},
+            _known(line, "forked", _integer),
         )  # fmt: skip
 
     def _exit(self, line: dict[str, Any]) -> Exit:

@@ -61,7 +61,10 @@ class Closed:
 
 @dataclass(slots=True)
 class Exec:
-    """A descendant of the runtime executed a program. `env` holds only the CNI_* variables."""
+    """A descendant of the runtime executed a program.
+
+    `env` holds only the CNI_* variables. `forked`: when the process began, ns; None where the source does not tell.
+    """
 
     time: int
     pid: int
@@ -69,6 +72,7 @@ class Exec:
     comm: str
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
+    forked: int | None = None
 
 
 @dataclass(slots=True)

@@ -112,6 +112,17 @@ def test_a_command_is_told_with_its_arguments_parent_and_exit_status(runtime):
     assert executed.time < ended.time < time.monotonic_ns()
 
 
+def test_a_command_tells_when_its_process_was_forked(runtime):
+    before = time.monotonic_ns()
+    first, second, *_ = runtime.run("/bin/sh", "-c", "sleep 0.05; exec true")
+    assert isinstance(first, Exec)
+    assert isinstance(second, Exec)
+    assert first.forked is not None
+    assert before < first.forked < first.time
+    assert second.forked is not None
+    assert second.forked > first.time, "sleep is a process of its own"
+
+
 def test_only_the_five_cni_variables_of_an_environment_are_told(runtime):
     cni = {
         "CNI_COMMAND": "ADD",

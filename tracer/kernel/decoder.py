@@ -113,7 +113,7 @@ class Decoder:
         return Closed(time, self._connection(number)[0], SIDES[side], pid, error)
 
     def _exec(self, raw: bytes) -> Exec:
-        time, pid, _tid, comm, _kind, _side, _direction, ppid, argv_bytes, env_bytes = _EXEC.unpack_from(raw)
+        time, pid, _tid, comm, _kind, _side, _direction, forked, ppid, argv_bytes, env_bytes = _EXEC.unpack_from(raw)
         argv, env = _EXEC.size + argv_bytes, _EXEC.size + argv_bytes + env_bytes
         variables = dict(_text(each).partition("=")[::2] for each in _strings(raw[argv:env]))
         return Exec(
@@ -123,6 +123,7 @@ class Decoder:
             self._name(comm),
             [_text(each) for each in _strings(raw[_EXEC.size : argv])],
             {name: value for name, value in variables.items() if name in CNI_VARIABLES},
+            forked,
         )
 
     def _exit(self, raw: bytes) -> Exit:

@@ -79,7 +79,14 @@ DATA = Layout(
 CLOSED = Layout("closed_record", (("head", HEAD.format), ("connection", "Q"), ("error", "i"), ("padding", "4x")))
 EXEC = Layout(
     "exec_record",
-    (("head", HEAD.format), ("ppid", "I"), ("argv_bytes", "I"), ("env_bytes", "I"), ("padding", "4x")),
+    (
+        ("head", HEAD.format),
+        ("forked", "Q"),
+        ("ppid", "I"),
+        ("argv_bytes", "I"),
+        ("env_bytes", "I"),
+        ("padding", "4x"),
+    ),
 )
 EXIT = Layout("exit_record", (("head", HEAD.format), ("ppid", "I"), ("status", "i")))
 OOM = Layout(

@@ -35,7 +35,7 @@ def clean(record: Exec) -> Exec:
                 first,
                 *(word if i == 0 and _of_plugins(word) else _covered(word) for i, word in enumerate(argv[1:])),
             ]
-    return Exec(record.time, record.pid, record.ppid, record.comm, argv, env)
+    return Exec(record.time, record.pid, record.ppid, record.comm, argv, env, record.forked)
 
 
 def _of_plugins(word: str) -> bool:

@@ -253,8 +253,10 @@ class Runtime:
         found = program(record, parent, of_runtime=record.ppid in self._runtimes, folder=folder)
         if found is None:
             return []
+        # The runtime waits from the fork on (CLONE_VFORK), and on a busy disk the program is long in coming.
+        begin = min(record.time, record.forked or record.time)
         step = Step(
-            f"{record.pid}-{record.time}", found.kind, found.name, record.time, pid=record.pid, command=found.command,
+            f"{record.pid}-{record.time}", found.kind, found.name, begin, pid=record.pid, command=found.command,
             subject=found.id, exec_id=found.exec_id,
         )  # fmt: skip
         self._processes[record.pid] = _Process(step, record.ppid, folder_of(record))

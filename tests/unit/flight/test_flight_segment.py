@@ -25,7 +25,7 @@ RECORDS = [
     data(3, FRAME + b"a" * 2048 + b"tail"),
     data(4, FRAME + b"a" * 2048 + FRAME + b"b" * 2048),
     data(5, b"", 4096),
-    Exec(6, 10, 7, "runc", ["runc", "run\u00e9"], {"CNI_COMMAND": "ADD"}),
+    Exec(6, 10, 7, "runc", ["runc", "run\u00e9"], {"CNI_COMMAND": "ADD"}, 5),
     Lost(7, "socket", 3),
     Closed(8, "c1", "server", 7, 0),
 ]

@@ -27,9 +27,8 @@ def data(number, payload=b"", *, side=0, direction=0, offset=0, length=None, fd=
 
 
 def executed(argv, env=b""):
-    return (
-        layouts.EXEC.compiled().pack(*head(layouts.RECORD_EXEC, comm=b"bridge"), 50, len(argv), len(env)) + argv + env
-    )
+    values = 5, 50, len(argv), len(env)
+    return layouts.EXEC.compiled().pack(*head(layouts.RECORD_EXEC, comm=b"bridge"), *values) + argv + env
 
 
 @pytest.fixture
@@ -129,7 +128,7 @@ def test_exec_has_arguments_and_only_the_cni_variables(decode):
     env = b"CNI_COMMAND=ADD\0CNI_ARGS=A=1;B=2\0CNI_PATH=/opt\0CNI_SECRET=x\0"
     record = decode(executed(b"/opt/cni/bin/bridge\0\0last\0", env))
     variables = {"CNI_COMMAND": "ADD", "CNI_ARGS": "A=1;B=2"}
-    assert record == Exec(7, 100, 50, "bridge", ["/opt/cni/bin/bridge", "", "last"], variables)
+    assert record == Exec(7, 100, 50, "bridge", ["/opt/cni/bin/bridge", "", "last"], variables, 5)
 
 
 def test_exec_keeps_an_argument_that_was_cut(decode):

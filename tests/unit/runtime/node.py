@@ -153,11 +153,19 @@ class Node:
         self.again(self.pid, *argv, ppid=ppid, comm=comm, **env)
         return self.pid
 
-    def again(self, pid: int, *argv: str, ppid: int = CONTAINERD, comm: str | None = None, **env: str) -> None:
+    def again(
+        self,
+        pid: int,
+        *argv: str,
+        ppid: int = CONTAINERD,
+        comm: str | None = None,
+        forked: int | None = None,
+        **env: str,
+    ) -> None:
         """A process executes a program (once more)."""
         self.now += MS
         name = argv[0].rpartition("/")[2][:15] if comm is None else comm
-        self._note(self.runtime.record(Exec(self.now, pid, ppid, name, list(argv), env)))
+        self._note(self.runtime.record(Exec(self.now, pid, ppid, name, list(argv), env, forked)))
 
     def exit(self, pid: int, code: int = 0) -> None:
         self.now += MS

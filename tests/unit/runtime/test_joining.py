@@ -302,6 +302,16 @@ def test_a_plugin_that_failed_has_its_exit_code(node):
     assert (node.program(pid).exit_code, node.program(pid).signal, node.program(pid).command) == (1, None, "ADD")
 
 
+def test_a_program_began_when_its_process_was_forked(node):
+    before, call = node.ask("StopPodSandbox", sandbox_id=S1), node.ask("RunPodSandbox", pod=pod("a"))
+    node.answer(before)
+    forked = node.now + MS
+    node.now += 50 * MS
+    node.again(7, "/opt/cni/bin/bridge", forked=forked)
+    assert node.program(7).start == forked
+    assert node.of(call) == [("cni", "bridge")]
+
+
 def test_a_program_that_a_signal_ended_has_the_signal_and_no_exit_code(node):
     pid = node.run(*runc("start", C1), ppid=SHIM)
     node.exit(pid, 9)
